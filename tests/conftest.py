@@ -1,0 +1,40 @@
+"""What every test may ask for."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome")
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of real inputs beside the checkout; the test is skipped where there is none."""
+    folder = ROOT.parent / "shared" / "data"
+    if not folder.is_dir():
+        pytest.skip("no folder of real inputs at ../shared/data")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def embedded() -> Path:
+    """The folder of the real embedded model, fetched and converted by the first run ever."""
+    from pld_core.models.embedded import embedded_model
+
+    return embedded_model()
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """The path of a Chromium; without one the test is skipped, on a build machine it fails."""
+    for name in CHROMIUM_NAMES:
+        if path := shutil.which(name):
+            return path
+    missing = "no Chromium here: install the Debian package chromium (apt-get install chromium)"
+    if os.environ.get("CI"):
+        pytest.fail(missing)
+    pytest.skip(missing)
