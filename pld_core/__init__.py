@@ -1,0 +1,1 @@
+"""Prompt lookup decoding: the decoder, its stream of passes, and what can be read from it."""

@@ -1,0 +1,168 @@
+"""The one loop. Plain decoding is the same loop with draft length 0."""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import Callable, Iterator, Sequence
+
+from pld_core import accept
+from pld_core.ends import Ends
+from pld_core.events import Candidate, End, Event, Pass, Prefill, Seconds, Start
+from pld_core.lookup import Draft, Lookup
+from pld_core.models.target import Scores, Target
+from pld_core.settings import Settings
+from pld_core.text import Text
+
+FAVOURITES = 5
+
+
+class PromptError(ValueError):
+    """A prompt that cannot be run; the message is one sentence for a person."""
+
+
+def check_prompt(tokens: int, target: Target) -> None:
+    """Raises PromptError when a prompt of so many tokens is empty or beyond the context."""
+    if tokens == 0:
+        raise PromptError("The prompt is empty.")
+    if target.context_limit is not None and tokens > target.context_limit:
+        raise PromptError(
+            f"The prompt is longer than the model's context: {tokens:,} of "
+            f"{target.context_limit:,} tokens."
+        )
+
+
+def decode(
+    start: Start,
+    target: Target,
+    lookup: Lookup,
+    text: Text,
+    settings: Settings,
+    ends: Ends | None = None,
+    clock: Callable[[], float] = perf_counter,
+) -> Iterator[Event]:
+    """Yields `start`, then one event per forward pass as it happens, then `End`.
+
+    The target checks every draft, so a lookup, even a hostile one, cannot change the text:
+    ids outside the vocabulary and tokens beyond the room that is left are cut off its draft.
+    Time is taken inside, never around a `yield`. Raises PromptError before the first event;
+    an error of the target ends the stream with reason "error" and is raised after it.
+    """
+    ids = start.prompt.ids
+    check_prompt(len(ids), target)
+    ends = ends or Ends(start.eos, settings.stop, settings.max_new_tokens)
+    yield start
+    yield from _Lane(start.lane, target, lookup, text, settings, ends, clock).run(ids)
+
+
+class _Lane:
+    def __init__(self, name, target, lookup, text, settings, ends, clock) -> None:
+        self.name = name
+        self.target: Target = target
+        self.lookup: Lookup = lookup
+        self.text: Text = text
+        self.settings: Settings = settings
+        self.ends: Ends = ends
+        self.clock: Callable[[], float] = clock
+        self.tokens = 0
+        self.passes = 0
+
+    def run(self, ids: Sequence[int]) -> Iterator[Event]:
+        try:
+            event, reason = self.prefill(ids)
+            while True:
+                yield event
+                if reason is None and self.target.room < 1:
+                    reason = "context_full"
+                if reason is not None:
+                    break
+                event, reason = self.step(event.kept)
+        except Exception as error:
+            yield self.end("error", f"{type(error).__name__} in the model's forward pass.")
+            raise
+        yield self.end(reason)
+
+    def prefill(self, ids: Sequence[int]) -> tuple[Prefill, str | None]:
+        began = self.clock()
+        self.lookup.extend(ids)
+        scores = self.target.prefill(ids)
+        seconds = self.clock() - began
+        kept, pieces, reason = self.keep(scores.choices)
+        return Prefill(self.name, seconds, kept, pieces, *scores.kept(1)), reason
+
+    def step(self, newest: Sequence[int]) -> tuple[Pass, str | None]:
+        began = self.clock()
+        self.lookup.extend(newest)
+        draft = self.draft()
+        looked = self.clock()
+        scores = self.target.forward([newest[-1], *draft.tokens])
+        forwarded = self.clock()
+        agreed = accept.agreement(draft.tokens, scores.choices)
+        previews = self.text.preview(draft.tokens)
+        kept, pieces, reason = self.keep([*draft.tokens[:agreed], scores.choices[agreed]])
+        # the cache holds all but the newest token, as after a plain pass
+        self.target.commit(len(kept))
+        accepted = self.clock()
+        own = len(kept) > agreed
+        rejected = own and agreed < len(draft.tokens)
+        wanted = self.candidates(scores, agreed) if rejected else []
+        probabilities, margins = scores.kept(len(kept))
+        recorded = self.clock()
+        event = Pass(
+            lane=self.name,
+            index=self.passes,
+            match=draft.match,
+            draft=draft.tokens,
+            draft_pieces=previews,
+            accepted=min(agreed, len(kept)),
+            bonus=kept[-1] if own else None,
+            kept=kept,
+            pieces=pieces,
+            width=1 + len(draft.tokens),
+            seconds=Seconds(
+                looked - began, forwarded - looked, accepted - forwarded, recorded - accepted
+            ),
+            alternatives=draft.alternatives,
+            probabilities=probabilities,
+            margins=margins,
+            wanted=wanted,
+        )
+        return event, reason
+
+    def draft(self) -> Draft:
+        longest = min(self.settings.k, self.ends.remaining - 1, self.target.room - 1)
+        if longest < 1:
+            return Draft()
+        draft = self.lookup.propose(longest)
+        tokens = draft.tokens[:longest]
+        for place, token in enumerate(tokens):
+            if not 0 <= token < self.target.vocabulary:
+                tokens = tokens[:place]
+                break
+        return Draft(tokens, draft.match, draft.alternatives) if tokens else Draft()
+
+    def keep(self, tokens: Sequence[int]) -> tuple[list[int], list[str], str | None]:
+        """Keeps tokens up to the one that ends the answer."""
+        self.passes += 1
+        kept: list[int] = []
+        pieces: list[str] = []
+        reason = None
+        for token in tokens:
+            kept.append(token)
+            pieces.append(self.text.push(token))
+            reason = self.ends.after(token, pieces[-1])
+            if reason is not None:
+                break
+        self.tokens += len(kept)
+        return kept, pieces, reason
+
+    def candidates(self, scores: Scores, row: int) -> list[Candidate]:
+        return [
+            Candidate(token, "".join(self.text.preview([token])), probability)
+            for token, probability in scores.favourites(row, FAVOURITES)
+        ]
+
+    def end(self, reason: str, message: str = "") -> End:
+        rest = self.text.flush()
+        return End(
+            self.name, reason, self.tokens, self.passes, [rest] if rest else [], message
+        )

@@ -1,0 +1,260 @@
+"""The stream: typed events and their one-line JSON form (NDJSON, field `v`).
+
+A lane (one run of one decoder) is `Start`, `Prefill`, any number of `Pass`, `End`, in that
+order. Several lanes may be interleaved in one stream; every event names its lane. The same
+lines are what the page renders, what an exported file holds and what a recorded example is.
+
+Token counts are tokens, times are wall seconds with the device synchronised, positions count
+from the first token of their region.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, ClassVar, Iterable, Iterator, get_args, get_origin, get_type_hints
+
+VERSION = 1
+REGIONS = ("prompt", "output", "reference")
+REASONS = ("eos", "stop", "length", "context_full", "cancelled", "error")
+
+
+class EventError(ValueError):
+    """A line that is not an event of this schema; the message is one sentence for a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """`ids` [P] and `pieces` [P], their text; a begun answer starts at `answer_start` <= P."""
+
+    ids: list[int]
+    pieces: list[str]
+    answer_start: int
+
+    def __post_init__(self) -> None:
+        if len(self.pieces) != len(self.ids):
+            raise EventError("The prompt has a different number of ids and pieces.")
+        if not 0 <= self.answer_start <= len(self.ids):
+            raise EventError("The begun answer starts outside the prompt.")
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """The earlier n-gram: `n` tokens from `start`, which counts within the context (regions
+    prompt and output share one numbering) or within the reference text."""
+
+    start: int
+    n: int
+    region: str
+
+    def __post_init__(self) -> None:
+        if self.start < 0 or self.n < 1:
+            raise EventError("A match needs a start >= 0 and a length >= 1.")
+        if self.region not in REGIONS:
+            raise EventError(f"A match's region is one of {', '.join(REGIONS)}.")
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One token the target considered, and its probability."""
+
+    id: int
+    piece: str
+    p: float
+
+
+@dataclass(frozen=True, slots=True)
+class Seconds:
+    """Where a pass's time went. `forward` ends when the target's choices are on the host.
+    `record` is what writing the event cost: no decoder needs it, so it is not in the total."""
+
+    lookup: float
+    forward: float
+    accept: float
+    record: float = 0.0
+
+    @property
+    def total(self) -> float:
+        return self.lookup + self.forward + self.accept
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What runs: enough to repeat it, and to replay it without the model."""
+
+    type: ClassVar[str] = "start"
+    lane: str
+    model: str
+    revision: str
+    device: str
+    dtype: str
+    versions: dict
+    settings: dict
+    prompt: Prompt
+    eos: list[int] = field(default_factory=list)
+    context_limit: int | None = None
+    reference: Prompt | None = None
+    created: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Prefill:
+    """Pass 1: the prompt goes through the target, which chooses the first token."""
+
+    type: ClassVar[str] = "prefill"
+    lane: str
+    seconds: float
+    kept: list[int]
+    pieces: list[str]
+    probabilities: list[float] = field(default_factory=list)
+    margins: list[float] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        _check_kept(self)
+        if len(self.kept) != 1:
+            raise EventError("Prefill keeps exactly one token.")
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One forward pass over `width` positions.
+
+    `draft` [k'] was copied from behind `match`; its first `accepted` tokens stand, then comes
+    `bonus`, the target's own token, unless the answer ended inside the accepted ones (then
+    null). `kept` = draft[:accepted] + [bonus]. `pieces` [len(kept)] are texts that never split
+    a character: a token that completes none has the piece "". `probabilities` and `margins`
+    (top-1 minus top-2 logit) belong to the kept tokens; `wanted` lists the target's favourites
+    where it rejected the draft.
+    """
+
+    type: ClassVar[str] = "pass"
+    lane: str
+    index: int
+    match: Match | None
+    draft: list[int]
+    draft_pieces: list[str]
+    accepted: int
+    bonus: int | None
+    kept: list[int]
+    pieces: list[str]
+    width: int
+    seconds: Seconds
+    alternatives: int = 0
+    probabilities: list[float] = field(default_factory=list)
+    margins: list[float] = field(default_factory=list)
+    wanted: list[Candidate] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        _check_kept(self)
+        own = [] if self.bonus is None else [self.bonus]
+        if not 0 <= self.accepted <= len(self.draft):
+            raise EventError("A pass cannot accept more tokens than were drafted.")
+        if self.kept != self.draft[: self.accepted] + own:
+            raise EventError("A pass keeps its accepted draft tokens and then its bonus token.")
+        if self.match is not None and not self.draft:
+            raise EventError("A match comes with its draft.")
+        if len(self.draft_pieces) != len(self.draft):
+            raise EventError("A pass has a different number of draft tokens and draft pieces.")
+        if self.width < 1 + len(self.draft):
+            raise EventError("A pass is at least as wide as its draft plus one.")
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """The last event of a lane, always there. `pieces` holds text still held back, if any."""
+
+    type: ClassVar[str] = "end"
+    lane: str
+    reason: str
+    tokens: int
+    passes: int
+    pieces: list[str] = field(default_factory=list)
+    message: str = ""
+
+    def __post_init__(self) -> None:
+        if self.reason not in REASONS:
+            raise EventError(f"The reason of an end is one of {', '.join(REASONS)}.")
+
+
+Event = Start | Prefill | Pass | End
+_TYPES: dict[str, type] = {cls.type: cls for cls in (Start, Prefill, Pass, End)}
+
+
+def _check_kept(event: Prefill | Pass) -> None:
+    if not event.kept:
+        raise EventError("A pass keeps at least one token.")
+    if len(event.pieces) != len(event.kept):
+        raise EventError("A pass has a different number of kept tokens and pieces.")
+    for name in ("probabilities", "margins"):
+        if len(getattr(event, name)) not in (0, len(event.kept)):
+            raise EventError(f"A pass has {name} for some of its kept tokens only.")
+
+
+def dumps(event: Event) -> str:
+    """One JSON line without its newline. Every character outside ASCII is escaped, so no
+    line separator hides in it; lone surrogates survive."""
+    data = {"v": VERSION, "type": event.type, **asdict(event)}
+    return json.dumps(data, separators=(",", ":"), allow_nan=False)
+
+
+def loads(line: str) -> Event:
+    """The event of one line. Unknown fields are ignored.
+
+    Raises EventError, one sentence, for anything that is not an event of this version.
+    """
+    try:
+        data = json.loads(line, parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        raise EventError("This is not a line of JSON.") from None
+    if not isinstance(data, dict) or data.get("type") not in _TYPES:
+        raise EventError("This is not an event of a trace.")
+    if data.get("v") != VERSION:
+        raise EventError(f"This trace has version {data.get('v')!r}; version {VERSION} is read.")
+    return _build(_TYPES[data["type"]], data)
+
+
+def read(lines: Iterable[str]) -> Iterator[Event]:
+    """The events of a stream's lines; EventError names the line. Blank lines are skipped."""
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            try:
+                yield loads(line)
+            except EventError as error:
+                raise EventError(f"Line {number}: {error}") from None
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(name)
+
+
+def _build(cls: type, data: Any) -> Any:
+    if not isinstance(data, dict):
+        raise EventError(f"A {cls.__name__.lower()} is an object.")
+    hints = get_type_hints(cls)
+    values = {}
+    for f in fields(cls):
+        if f.name in data:
+            values[f.name] = _value(f"{cls.__name__.lower()}.{f.name}", hints[f.name], data[f.name])
+    try:
+        return cls(**values)
+    except TypeError:
+        missing = [f.name for f in fields(cls) if f.name not in values]
+        raise EventError(f"A {cls.__name__.lower()} lacks one of: {', '.join(missing)}.") from None
+
+
+def _value(name: str, hint: Any, value: Any) -> Any:
+    options = [hint] if get_origin(hint) in (list, None) else list(get_args(hint))
+    if value is None and type(None) in options:
+        return None
+    wanted = next(option for option in options if option is not type(None))
+    if get_origin(wanted) is list and isinstance(value, list):
+        (item,) = get_args(wanted)
+        return [_value(name, item, entry) for entry in value]
+    if wanted is float and type(value) in (int, float) and math.isfinite(value):
+        return float(value)
+    if wanted in (int, str, dict) and type(value) is wanted:
+        return value
+    if hasattr(wanted, "__dataclass_fields__"):
+        return _build(wanted, value)
+    raise EventError(f"{name} has the wrong type.")

@@ -1,0 +1,102 @@
+"""Tokens to text pieces that never split a character and together are the decoded whole."""
+
+from __future__ import annotations
+
+from typing import Callable, Mapping, Protocol, Sequence
+
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+_LONGEST = 4  # bytes of the longest UTF-8 character, so tokens of the longest one too
+
+
+class Text(Protocol):
+    """How a lane turns its tokens into text."""
+
+    def push(self, token: int) -> str:
+        """The text that `token` completes: "" when it completes none."""
+
+    def preview(self, tokens: Sequence[int]) -> list[str]:
+        """What pushing the tokens would give, special tokens shown by name; one piece each."""
+
+    def flush(self) -> str:
+        """The text still held back; afterwards nothing is."""
+
+
+class Pieces:
+    """Incremental decoding with a tokenizer's `decode(ids) -> str`.
+
+    A token alone has no text: byte-level tokens hold parts of characters, SentencePiece ones
+    a leading space that only the first of a text loses. So a piece is the difference between
+    decoding with and without the token, in a window that begins at the last token known to
+    end at a character border. A character made of several tokens is the text of the token that
+    completes it; the others have "".
+
+    special: id -> name of control tokens. They have no text in an answer, and their name
+    where `show_special` is set (prompts, drafts).
+    """
+
+    def __init__(
+        self,
+        decode: Callable[[list[int]], str],
+        special: Mapping[int, str],
+        show_special: bool = False,
+    ) -> None:
+        self._decode = decode
+        self._special = special
+        self._show_special = show_special
+        self._anchor: list[int] = []
+        self._held: list[int] = []
+
+    def push(self, token: int) -> str:
+        if token in self._special:
+            held = self.flush()
+            return held + self._special[token] if self._show_special else held
+        self._held.append(token)
+        before, after = self._window()
+        if after.endswith(REPLACEMENT) or not after.startswith(before):
+            return self._settled(after) if len(self._held) > 2 * _LONGEST else ""
+        return self._release(after[len(before) :])
+
+    def preview(self, tokens: Sequence[int]) -> list[str]:
+        fork = Pieces(self._decode, self._special, show_special=True)
+        fork._anchor, fork._held = list(self._anchor), list(self._held)
+        pieces = [fork.push(token) for token in tokens]
+        if pieces:
+            pieces[-1] += fork.flush()
+        return pieces
+
+    def flush(self) -> str:
+        if not self._held:
+            return ""
+        before, after = self._window()
+        if after.startswith(before):
+            return self._release(after[len(before) :])
+        return self._release(self._decode(self._held))
+
+    def _window(self) -> tuple[str, str]:
+        return self._decode(self._anchor), self._decode(self._anchor + self._held)
+
+    def _settled(self, after: str) -> str:
+        """Of bytes that are no text, all but the last few can wait for nothing any more: the
+        window stays short whatever the model says."""
+        held = self._held
+        self._held = held[:-_LONGEST]
+        before, settled = self._window()
+        if not after.startswith(settled) or not settled.startswith(before):
+            self._held = held
+            return ""
+        piece = self._release(settled[len(before) :])
+        self._held = held[-_LONGEST:]
+        return piece
+
+    def _release(self, piece: str) -> str:
+        if piece:  # an anchor without text would make the next token the first of a text
+            self._anchor = self._held
+        self._held = []
+        return piece
+
+
+def pieces_of(
+    ids: Sequence[int], decode: Callable[[list[int]], str], special: Mapping[int, str]
+) -> list[str]:
+    """The pieces of a whole text, control tokens by name; one piece per id."""
+    return Pieces(decode, special).preview(ids)
