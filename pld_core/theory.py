@@ -26,7 +26,7 @@ def time_speedup(f: float, L: float, copy_cost: float, other_cost: float) -> flo
     time of a plain pass. With both 1 it is `tokens_per_pass`.
     """
     _check(f, L)
-    if copy_cost <= 0 or other_cost <= 0:
+    if not (copy_cost > 0 and other_cost > 0):
         raise ValueError("Costs are ratios of times, so above 0.")
     return 1 / ((f / L) * copy_cost + (1 - f) * other_cost)
 
@@ -34,5 +34,5 @@ def time_speedup(f: float, L: float, copy_cost: float, other_cost: float) -> flo
 def _check(f: float, L: float) -> None:
     if not 0 <= f <= 1:
         raise ValueError(f"f is a share from 0 to 1, not {f}.")
-    if L < 1:
+    if not L >= 1:
         raise ValueError(f"L is at least 1 token per copy pass, not {L}.")

@@ -1,0 +1,299 @@
+"""Every lookup equals a brute-force search that was written from the definition alone."""
+
+import json
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from pld_core.lookup import Draft, NgramIndex, NgramLookup, NoLookup, build
+from pld_core.settings import Settings
+
+
+def brute_force(context, prompt_length, settings, reference, k):
+    """(region, start, n, draft, how many) by trying every place of every length, or None.
+
+    A place is an earlier n-gram equal to the suffix with a token after it; prompt-only search
+    reads no further than the prompt for both. Places are listed from the oldest: the
+    reference text stands before the prompt.
+    """
+    if k < 1:
+        return None
+    readable = prompt_length if settings.search == "prompt" else len(context)
+    for n in range(settings.n_max, settings.n_min - 1, -1):
+        if n > len(context):
+            continue
+        suffix = context[len(context) - n :]
+        places = [
+            ("reference", start)
+            for start in range(len(reference))
+            if start + n < len(reference) and reference[start : start + n] == suffix
+        ]
+        places += [
+            ("prompt" if start < prompt_length else "output", start)
+            for start in range(len(context))
+            if start + n < readable and context[start : start + n] == suffix
+        ]
+        if not places:
+            continue
+        region, start = places[-1] if settings.policy == "recent" else places[0]
+        text = list(reference if region == "reference" else context)
+        draft = []
+        for place in range(start + n, start + n + k):
+            if place == len(text):
+                break
+            draft.append(text[place])
+            if settings.periodic and region != "reference":
+                text.append(text[place])
+        return region, start, n, draft, len(places)
+    return None
+
+
+def asked(lookup, k):
+    """A lookup's answer in the oracle's form."""
+    draft = lookup.propose(k)
+    if draft.match is None:
+        assert draft == Draft()
+        return None
+    match = draft.match
+    return match.region, match.start, match.n, draft.tokens, draft.alternatives
+
+
+def check(ids, cuts, settings, reference, ks):
+    """Feeds `ids` in chunks that end at `cuts`; after every chunk each k is asked."""
+    lookup = NgramLookup(settings, reference)
+    begin = 0
+    for end in cuts:
+        lookup.extend(ids[begin:end])
+        begin = end
+        for k in ks:
+            expected = brute_force(ids[:end], cuts[0], settings, reference, k)
+            assert asked(lookup, k) == expected, (ids[:end], cuts[0], settings, reference, k)
+
+
+@st.composite
+def searches(draw):
+    letters = st.integers(0, draw(st.integers(0, 3)))
+    ids = draw(st.lists(letters, min_size=1, max_size=40))
+    cuts = sorted(draw(st.sets(st.integers(1, len(ids)), max_size=8)) | {len(ids)})
+    n_max = draw(st.integers(1, 7))
+    settings = Settings(
+        n_max=n_max,
+        n_min=draw(st.integers(1, n_max)),
+        policy=draw(st.sampled_from(["recent", "oldest"])),
+        search=draw(st.sampled_from(["context", "prompt"])),
+        periodic=draw(st.booleans()),
+    )
+    reference = draw(st.lists(letters, max_size=15))
+    return ids, cuts, settings, reference, draw(st.lists(st.integers(0, 30), max_size=3))
+
+
+@hypothesis_settings(max_examples=600, deadline=None)
+@given(searches())
+def test_lookup_equals_brute_force_on_any_text_fed_in_any_chunks(search):
+    check(*search)
+
+
+@pytest.mark.parametrize("policy", ["recent", "oldest"])
+@pytest.mark.parametrize("search", ["context", "prompt"])
+def test_lookup_equals_brute_force_on_thousands_of_random_texts(policy, search):
+    random_ = random.Random(f"{policy} {search}")
+    matched = 0
+    for _ in range(3000):
+        letters = random_.randint(1, 4)
+        ids = [random_.randrange(letters) for _ in range(random_.randint(1, 36))]
+        reference = [random_.randrange(letters) for _ in range(random_.choice([0, 0, 3, 12]))]
+        cuts = sorted({random_.randint(1, len(ids)) for _ in range(3)} | {len(ids)})
+        n_max = random_.randint(1, 6)
+        settings = Settings(
+            n_max=n_max,
+            n_min=random_.randint(1, n_max),
+            policy=policy,
+            search=search,
+            periodic=random_.random() < 0.5,
+        )
+        check(ids, cuts, settings, reference, [1, random_.randint(2, 20)])
+        matched += brute_force(ids, cuts[0], settings, reference, 1) is not None
+    assert matched > 1000  # the oracle itself found something to compare
+
+
+def cases(shared):
+    with open(shared / "lookup_cases.jsonl", encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines]
+
+
+@pytest.mark.parametrize(("policy", "column"), [("recent", "most_recent"), ("oldest", "oldest")])
+def test_known_cases(shared, policy, column):
+    for case in cases(shared):
+        expected = case[column]
+        for periodic in (False, True):
+            settings = Settings(
+                n_max=case["n_max"], n_min=case["n_min"], policy=policy, periodic=periodic
+            )
+            lookup = NgramLookup(settings)
+            lookup.extend(case["ids"])
+            draft = lookup.propose(case["k"])
+            if expected["n"] == 0:
+                assert draft == Draft(), case["id"]
+                continue
+            assert (draft.match.start, draft.match.n) == (expected["start"], expected["n"])
+            if periodic:
+                assert len(draft.tokens) == case["k"], case["id"]
+                assert draft.tokens[: len(expected["draft"])] == expected["draft"], case["id"]
+            else:
+                assert draft.tokens == expected["draft"], case["id"]
+
+
+@pytest.mark.parametrize(
+    ("ids", "k", "draft"),
+    [
+        ([1, 1], 5, [1, 1, 1, 1, 1]),
+        ([1, 2, 1, 2], 5, [1, 2, 1, 2, 1]),
+        ([1, 2, 3, 1, 2, 3, 1], 7, [2, 3, 1, 2, 3, 1, 2]),
+        ([4, 1, 2, 9, 1, 2], 8, [9, 1, 2, 9, 1, 2, 9, 1]),
+    ],
+)
+def test_a_period_goes_on_into_the_draft(ids, k, draft):
+    lookup = NgramLookup(Settings())
+    lookup.extend(ids)
+    assert lookup.propose(k).tokens == draft
+
+
+def test_drafts_from_a_reference_end_where_it_ends():
+    lookup = NgramLookup(Settings(periodic=True), [5, 6, 7, 8])
+    lookup.extend([1, 5, 6])
+    draft = lookup.propose(10)
+    assert (draft.tokens, draft.match.region, draft.match.start) == ([7, 8], "reference", 0)
+
+
+@pytest.mark.parametrize(("policy", "region"), [("recent", "prompt"), ("oldest", "reference")])
+def test_a_reference_stands_before_the_prompt(policy, region):
+    lookup = NgramLookup(Settings(policy=policy), [5, 6, 7])
+    lookup.extend([5, 6, 8, 5, 6])
+    draft = lookup.propose(1)
+    assert draft.match.region == region
+    assert draft.alternatives == 2
+
+
+def test_a_longer_match_in_the_reference_beats_a_recent_shorter_one():
+    lookup = NgramLookup(Settings(), [1, 2, 3, 4])
+    lookup.extend([3, 9, 1, 2, 3])
+    assert (lookup.propose(1).match.n, lookup.propose(1).tokens) == (3, [4])
+
+
+def test_the_newest_token_is_part_of_the_search():
+    lookup = NgramLookup(Settings(n_min=3))
+    lookup.extend([1, 2, 3, 4, 9, 1, 2])
+    assert lookup.propose(5).match is None
+    lookup.extend([3])
+    assert lookup.propose(1).tokens == [4]
+
+
+def test_prompt_only_search_is_blind_to_the_output():
+    ids = [7, 1, 2, 3, 1, 2]
+    for search, found in (("context", True), ("prompt", False)):
+        lookup = NgramLookup(Settings(search=search))
+        lookup.extend(ids[:1])
+        for token in ids[1:]:
+            lookup.extend([token])
+        assert bool(lookup.propose(4).tokens) is found
+
+
+def test_a_proposal_leaves_the_context_as_it_was():
+    lookup = NgramLookup(Settings())
+    lookup.extend([1, 2, 1, 2])
+    first = lookup.propose(6)
+    first.tokens[:] = [9, 9, 9]
+    assert lookup.propose(6).tokens == [1, 2, 1, 2, 1, 2]
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_large_ids_never_collide(n):
+    # neighbours in every bit, and values whose packed forms would meet if ids spilled over
+    edges = [0, 1, 2, 2**15, 2**16, 2**16 + 1, 2**30, 2**31 - 2, 2**31 - 1]
+    grams = {}
+    index = NgramIndex(n)
+    random_ = random.Random(n)
+    ids = [random_.choice(edges) for _ in range(4000)]
+    for place, token in enumerate(ids):
+        index.extend([token])
+        if place >= n - 1:
+            gram = tuple(ids[place - n + 1 : place + 1])
+            assert grams.setdefault(index.suffix(n), gram) == gram
+    assert len(grams) == len(set(grams.values()))
+
+
+class Counted:
+    """Counts entries touched; whatever walks over all of them is an error."""
+
+    touched = 0
+
+
+def counted(base, cheap, walks):
+    def count(name):
+        method = getattr(base, name)
+
+        def call(self, *arguments):
+            Counted.touched += 1
+            result = method(self, *arguments)
+            if name == "__getitem__" and isinstance(arguments[0], slice):
+                Counted.touched += len(result)
+            return result
+
+        return call
+
+    forbidden = dict.fromkeys(walks, None)
+    return type(f"Counted{base.__name__}", (base,), {n: count(n) for n in cheap} | forbidden)
+
+
+CountedDict = counted(
+    dict,
+    ["__getitem__", "__setitem__", "__contains__", "get", "setdefault", "pop"],
+    ["__iter__", "keys", "values", "items", "update", "copy"],
+)
+CountedList = counted(
+    list,
+    ["__getitem__", "append"],
+    ["__iter__", "__contains__", "__add__", "__reversed__", "index", "count", "copy", "sort"],
+)
+
+
+@pytest.mark.parametrize("policy", ["recent", "oldest"])
+@pytest.mark.parametrize("letters", [1, 3, 1000])
+def test_cost_per_token_and_per_lookup_does_not_grow_with_the_context(policy, letters):
+    random_ = random.Random(letters)
+    lookup = NgramLookup(Settings(n_max=3, policy=policy))
+    for index in (lookup._context, lookup._reference):
+        index.tokens = CountedList()
+        index._start = [CountedDict() for _ in index._start]
+        index._count = [CountedDict() for _ in index._count]
+
+    def most(ids):
+        costs = []
+        for token in ids:
+            Counted.touched = 0
+            lookup.extend([token])
+            lookup.propose(8)
+            costs.append(Counted.touched)
+        return max(costs)
+
+    early = most([random_.randrange(letters) for _ in range(1000)])
+    lookup.extend([random_.randrange(letters) for _ in range(50_000)])
+    late = most([random_.randrange(letters) for _ in range(1000)])
+    assert 0 < early <= 60
+    assert late <= early + 3  # the oldest text may leave a key missing that is there later
+
+
+def test_draft_length_zero_builds_no_lookup():
+    lookup = build(Settings(k=0))
+    assert isinstance(lookup, NoLookup)
+    lookup.extend([1, 1, 1])
+    assert lookup.propose(5) == Draft()
+
+
+def test_the_reference_reaches_the_lookup_that_is_built():
+    lookup = build(Settings(), [1, 2, 3])
+    lookup.extend([1, 2])
+    assert lookup.propose(1).tokens == [3]
