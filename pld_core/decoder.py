@@ -20,14 +20,14 @@ class PromptError(ValueError):
     """A prompt that cannot be run; the message is one sentence for a person."""
 
 
-def check_prompt(tokens: int, target: Target) -> None:
+def check_prompt(tokens: int, limit: int | None) -> None:
     """Raises PromptError when a prompt of so many tokens is empty or beyond the context."""
     if tokens == 0:
         raise PromptError("The prompt is empty.")
-    if target.context_limit is not None and tokens > target.context_limit:
+    if limit is not None and tokens > limit:
         raise PromptError(
             f"The prompt is longer than the model's context: {tokens:,} of "
-            f"{target.context_limit:,} tokens."
+            f"{limit:,} tokens."
         )
 
 
@@ -48,7 +48,7 @@ def decode(
     an error of the target ends the stream with reason "error" and is raised after it.
     """
     ids = start.prompt.ids
-    check_prompt(len(ids), target)
+    check_prompt(len(ids), target.context_limit)
     ends = ends or Ends(start.eos, settings.stop, settings.max_new_tokens)
     yield start
     yield from _Lane(start.lane, target, lookup, text, settings, ends, clock).run(ids)
@@ -77,7 +77,7 @@ class _Lane:
                     break
                 event, reason = self.step(event.kept)
         except Exception as error:
-            yield self.end("error", f"{type(error).__name__} in the model's forward pass.")
+            yield self.end("error", _sentence(error))
             raise
         yield self.end(reason)
 
@@ -166,3 +166,10 @@ class _Lane:
         return End(
             self.name, reason, self.tokens, self.passes, [rest] if rest else [], message
         )
+
+
+def _sentence(error: Exception) -> str:
+    kind = type(error).__name__
+    if isinstance(error, MemoryError) or "OutOfMemory" in kind:
+        return "The device ran out of memory."
+    return f"The model failed ({kind})."

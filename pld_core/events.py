@@ -81,7 +81,8 @@ class Seconds:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What runs: enough to repeat it, and to replay it without the model."""
+    """What runs: enough to repeat it, and to replay it without the model. `notices` are
+    sentences for the person who asked; `created` is an ISO 8601 time."""
 
     type: ClassVar[str] = "start"
     lane: str
@@ -96,6 +97,8 @@ class Start:
     context_limit: int | None = None
     reference: Prompt | None = None
     created: str = ""
+    hardware: str = ""
+    notices: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

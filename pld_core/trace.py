@@ -215,6 +215,15 @@ def speedups(pld: Trace, plain: Trace) -> dict[str, float | None]:
     return ratios
 
 
+def endings(found: dict[str, Trace], reason: str = "cancelled") -> list[End]:
+    """The missing ends of lanes that were cut short, so that every lane has one."""
+    return [
+        End(name, reason, len(trace.ids), len(trace.steps))
+        for name, trace in found.items()
+        if trace.end is None
+    ]
+
+
 class TraceError(ValueError):
     """A stream that is no trace; the message is one sentence for a person."""
 

@@ -1,0 +1,157 @@
+"""One model for many visitors: loaded behind the page, asked for one run at a time."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from dataclasses import dataclass
+from time import monotonic
+from typing import TYPE_CHECKING, Iterator
+
+from pld_core.events import dumps
+from pld_core.prompting import Ask
+from pld_core.race import race
+from pld_core.settings import Settings, SettingsError
+
+if TYPE_CHECKING:
+    from pld_core.models.loading import Model
+
+UPDATE_SECONDS = 0.04  # a page that is sent more than 25 updates a second shows no more
+
+log = logging.getLogger(__name__)
+
+
+class RequestError(ValueError):
+    """A run that cannot be made; the message is one sentence for the visitor."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A run as a visitor asks for it; see Ask and Settings. plain: run the plain lane too."""
+
+    prompt: str
+    answer_prefix: str = ""
+    chat: bool = True
+    system: str | None = None
+    n_max: int = 3
+    n_min: int = 1
+    k: int = 10
+    policy: str = "recent"
+    max_new_tokens: int = 256
+    plain: bool = True
+
+    def ask(self) -> Ask:
+        return Ask(self.prompt, self.answer_prefix, self.chat, self.system)
+
+    def settings(self) -> Settings:
+        """Raises RequestError for values that cannot be meant."""
+        try:
+            return Settings(
+                n_max=self.n_max,
+                n_min=self.n_min,
+                k=self.k,
+                policy=self.policy,
+                max_new_tokens=self.max_new_tokens,
+            )
+        except SettingsError as error:
+            raise RequestError(str(error)) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """state: loading, ready or failed. text: one sentence for the page."""
+
+    state: str
+    text: str
+
+
+class Slot:
+    """The model, and the one place where it runs.
+
+    Runs take turns: whoever calls while another runs waits. (The page's queue sees to that
+    already, and shows the place in line; the lock is for every other caller.)
+    """
+
+    def __init__(
+        self, model: str | None = None, device: str | None = None, dtype: str | None = None
+    ) -> None:
+        self._wanted = (model, device, dtype)
+        self._model: Model | None = None
+        self._status = Status("loading", "The model is loading.")
+        self._turn = threading.Lock()
+
+    @property
+    def status(self) -> Status:
+        return self._status
+
+    def load_in_background(self) -> threading.Thread:
+        """Starts loading and returns at once; `status` says how it went."""
+        thread = threading.Thread(target=self.load, name="load-model", daemon=True)
+        thread.start()
+        return thread
+
+    def load(self) -> None:
+        """Loads the model; never raises, `status` says how it went."""
+        try:
+            from pld_core.models.errors import ModelError
+            from pld_core.models.loading import load
+
+            try:
+                self._model = load(*self._wanted, report=self._report)
+            except ModelError as error:
+                self._status = Status("failed", str(error))
+                return
+        except Exception as error:
+            log.exception("loading the model failed")
+            self._status = Status("failed", f"The model failed to load ({type(error).__name__}).")
+            return
+        model = self._model
+        self._status = Status("ready", f"{model.name}, {model.dtype} on {model.hardware}")
+
+    def run(self, request: Request) -> Iterator[str]:
+        """Yields the growing stream (NDJSON, append-only) at most 25 times a second, first as
+        soon as the lanes have started. Closing it stops the decoder before its next pass.
+
+        Raises RequestError before the first yield. An error of the model ends the stream with
+        an `end` that says so.
+        """
+        model = self._model
+        if model is None:
+            raise RequestError(self._status.text)
+        settings = request.settings()
+        with self._turn:
+            try:
+                lanes = model.both(request.ask(), settings)
+            except ValueError as error:
+                raise RequestError(str(error)) from None
+            if not request.plain:
+                lanes = lanes[:1]
+            yield from _batched(_lines(race(lanes), starts=len(lanes)))
+
+    def _report(self, line: str) -> None:
+        self._status = Status("loading", line)
+
+
+def _lines(events, starts: int) -> Iterator[tuple[str, bool]]:
+    """(line, whether the page should have it at once)."""
+    try:
+        for count, event in enumerate(events, 1):
+            yield dumps(event) + "\n", count == starts
+    except Exception:
+        # the lane has told its end; what went wrong is for the log, without the prompt
+        log.exception("a run failed")
+
+
+def _batched(lines: Iterator[tuple[str, bool]]) -> Iterator[str]:
+    sent, text = 0.0, ""
+    shown = ""
+    try:
+        for line, at_once in lines:
+            text += line
+            if at_once or monotonic() - sent >= UPDATE_SECONDS:
+                yield text
+                sent, shown = monotonic(), text
+        if text != shown:
+            yield text
+    finally:
+        lines.close()
