@@ -11,11 +11,12 @@ from the first token of their region.
 from __future__ import annotations
 
 import json
-import math
+import sys
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, ClassVar, Iterable, Iterator, get_args, get_origin, get_type_hints
 
 VERSION = 1
+_DEEPEST = 20  # levels of objects in the free-form fields
 REGIONS = ("prompt", "output", "reference")
 REASONS = ("eos", "stop", "length", "context_full", "cancelled", "error")
 
@@ -210,11 +211,14 @@ def loads(line: str) -> Event:
         data = json.loads(line, parse_constant=_no_constant)
     except (ValueError, RecursionError):
         raise EventError("This is not a line of JSON.") from None
-    if not isinstance(data, dict) or data.get("type") not in _TYPES:
+    kind = data.get("type") if isinstance(data, dict) else None
+    if not isinstance(kind, str) or kind not in _TYPES:
         raise EventError("This is not an event of a trace.")
-    if data.get("v") != VERSION:
-        raise EventError(f"This trace has version {data.get('v')!r}; version {VERSION} is read.")
-    return _build(_TYPES[data["type"]], data)
+    version = data.get("v")
+    if type(version) is not int or version != VERSION:
+        shown = f"{version!r:.20}" if isinstance(version, (int, float, str)) else "unknown"
+        raise EventError(f"This trace has version {shown}; version {VERSION} is read.")
+    return _build(_TYPES[kind], data)
 
 
 def read(lines: Iterable[str]) -> Iterator[Event]:
@@ -225,6 +229,15 @@ def read(lines: Iterable[str]) -> Iterator[Event]:
                 yield loads(line)
             except EventError as error:
                 raise EventError(f"Line {number}: {error}") from None
+
+
+def _shallow(value: Any, levels: int) -> bool:
+    """Whether it is nested no deeper: what is read can be copied and written again."""
+    if isinstance(value, dict):
+        value = value.values()
+    elif not isinstance(value, list):
+        return True
+    return levels > 0 and all(_shallow(entry, levels - 1) for entry in value)
 
 
 def _no_constant(name: str) -> Any:
@@ -254,9 +267,11 @@ def _value(name: str, hint: Any, value: Any) -> Any:
     if get_origin(wanted) is list and isinstance(value, list):
         (item,) = get_args(wanted)
         return [_value(name, item, entry) for entry in value]
-    if wanted is float and type(value) in (int, float) and math.isfinite(value):
+    if wanted is float and type(value) in (int, float) and abs(value) <= sys.float_info.max:
         return float(value)
-    if wanted in (int, str, dict) and type(value) is wanted:
+    if wanted in (int, str) and type(value) is wanted:
+        return value
+    if wanted is dict and type(value) is dict and _shallow(value, _DEEPEST):
         return value
     if hasattr(wanted, "__dataclass_fields__"):
         return _build(wanted, value)
