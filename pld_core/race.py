@@ -8,12 +8,14 @@ from pld_core.events import Event, Pass, Prefill
 
 
 def race(lanes: list[Iterator[Event]]) -> Iterator[Event]:
-    """Interleaves lanes by their own clocks: the lane that has used less model time goes
-    next, so the stream shows each where it would be had both started together. Closing the
-    race closes every lane."""
+    """Interleaves lanes by their own clocks: after their starts, the lane that has used less
+    model time goes next, so the stream shows each where it would be had both started together.
+    Closing the race closes every lane."""
     spent = [0.0] * len(lanes)
     running = list(range(len(lanes)))
     try:
+        for lane in lanes:
+            yield next(lane)
         while running:
             lane = min(running, key=lambda index: spent[index])
             event = next(lanes[lane], None)

@@ -1,0 +1,3 @@
+from pld_core.cli import main
+
+raise SystemExit(main())

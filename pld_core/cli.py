@@ -1,0 +1,267 @@
+"""The command line: run a prompt, replay a run, read its numbers."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import IO, Iterable, Iterator, Sequence
+
+from pld_core.decoder import PromptError
+from pld_core.events import Event, dumps
+from pld_core.lookup import POLICIES
+from pld_core.prompting import Ask
+from pld_core.race import race
+from pld_core.replay import what_if
+from pld_core.settings import Settings, SettingsError
+from pld_core.threads import settle
+from pld_core.trace import Comparison, Trace, TraceError, compare, endings, lanes, read, speedups
+
+INTERRUPTED = 130
+
+
+class UsageError(ValueError):
+    """Something asked for that cannot be done; the message is one sentence."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command. Returns 0, or prints one line to standard error and returns 1
+    (130 after an interrupt)."""
+    settle()  # before anything imports torch
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="replace")
+    options = _parser().parse_args(arguments)
+    try:
+        options.command(options)
+        sys.stdout.flush()
+    except (UsageError, SettingsError, PromptError, TraceError) as error:
+        return _fail(str(error))
+    except KeyboardInterrupt:
+        _fail("Stopped.")
+        return INTERRUPTED
+    except BrokenPipeError:
+        # whoever read has enough; keep Python from complaining once more at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+def _fail(sentence: str) -> int:
+    print(f"pld_core: {sentence}", file=sys.stderr)
+    return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m pld_core", description=__doc__)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    generate = commands.add_parser("generate", help="run a prompt and count its passes")
+    generate.set_defaults(command=_generate)
+    source = generate.add_mutually_exclusive_group()
+    source.add_argument("--prompt", help="the prompt; standard input when there is neither")
+    source.add_argument("--prompt-file", metavar="FILE", help="a file that holds the prompt")
+    generate.add_argument("--raw", action="store_true", help="no chat template")
+    generate.add_argument("--system", metavar="TEXT", help="system message of the chat")
+    generate.add_argument("--answer-prefix", default="", metavar="TEXT", help="the begun answer")
+    _lookup_options(generate)
+    generate.add_argument("--max-new-tokens", type=int, default=256, metavar="N")
+    generate.add_argument("--stop", action="append", default=[], metavar="TEXT",
+                          help="end the answer at this text; may be repeated")
+    generate.add_argument("--model", default=os.environ.get("PLD_MODEL") or None,
+                          help="hub id or local folder; the embedded model unless given")
+    generate.add_argument("--device", help="cpu, cuda, cuda:1; the GPU when there is one")
+    generate.add_argument("--dtype", help="float32 (default on a CPU), bfloat16 or float16")
+    generate.add_argument("--compare", action="store_true", help="run plain decoding beside it")
+    generate.add_argument("--events", metavar="FILE", help="write the stream of passes (NDJSON)")
+
+    replayed = commands.add_parser("replay", help="ask a recorded run for another lookup")
+    replayed.set_defaults(command=_replay)
+    replayed.add_argument("trace", metavar="TRACE")
+    _lookup_options(replayed)
+
+    stats = commands.add_parser("stats", help="the numbers of a recorded run")
+    stats.set_defaults(command=_stats)
+    stats.add_argument("trace", metavar="TRACE")
+    return parser
+
+
+def _lookup_options(parser: argparse.ArgumentParser) -> None:
+    default = Settings()
+    parser.add_argument("-n", type=int, default=default.n_max, metavar="N",
+                        help=f"longest match in tokens (default {default.n_max})")
+    parser.add_argument("--n-min", type=int, default=default.n_min, metavar="N",
+                        help=f"shortest match in tokens (default {default.n_min})")
+    parser.add_argument("-k", type=int, default=default.k, metavar="K",
+                        help=f"longest draft in tokens, 0 for none (default {default.k})")
+    parser.add_argument("--policy", choices=list(POLICIES), default=default.policy,
+                        help="which of several equal matches is copied")
+
+
+def _settings(options: argparse.Namespace, **more) -> Settings:
+    return Settings(n_max=options.n, n_min=options.n_min, k=options.k, policy=options.policy, **more)
+
+
+def _generate(options: argparse.Namespace) -> None:
+    settings = _settings(
+        options, max_new_tokens=options.max_new_tokens, stop=tuple(options.stop)
+    )
+    ask = Ask(_prompt(options), options.answer_prefix, not options.raw, options.system)
+    if not ask.prompt.strip() and not ask.answer_prefix:
+        raise PromptError("The prompt is empty.")  # before a model is loaded for it
+    from pld_core.models.errors import ModelError
+    from pld_core.models.loading import load
+
+    try:
+        model = load(options.model, options.device, options.dtype)
+    except ModelError as error:
+        raise UsageError(str(error)) from None
+    running = model.both(ask, settings)
+    if not options.compare:
+        running = running[:1]
+    found = _run(race(running), options.events)
+    print()
+    print(_table({"lookup": found["pld"], **({"plain": found["plain"]} if options.compare else {})}))
+    if options.compare:
+        print(_verdict(found["pld"], found["plain"]))
+
+
+def _prompt(options: argparse.Namespace) -> str:
+    if options.prompt is not None:
+        return options.prompt
+    if options.prompt_file is None:
+        return sys.stdin.read()
+    try:
+        return Path(options.prompt_file).read_text(encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{options.prompt_file} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"{options.prompt_file} is not a text in UTF-8.") from None
+
+
+def _run(events: Iterator[Event], path: str | None) -> dict[str, Trace]:
+    """Runs the lanes, prints the lookup lane's text as it comes, writes the stream."""
+    try:
+        with open(path or os.devnull, "w", encoding="utf-8") as file:
+            return lanes(_written(_printed(events), file))
+    except OSError as error:
+        if error.filename is None or error.filename != path:
+            raise
+        raise UsageError(f"{path} cannot be written: {error.strerror}.") from None
+
+
+def _printed(events: Iterable[Event]) -> Iterator[Event]:
+    for event in events:
+        if event.lane == "pld":
+            print(*getattr(event, "pieces", ()), sep="", end="", flush=True)
+            for notice in getattr(event, "notices", ()):
+                print(f"pld_core: {notice}", file=sys.stderr)
+        yield event
+
+
+def _written(events: Iterator[Event], file: IO[str]) -> Iterator[Event]:
+    """Passes events on and writes each; a run that was cut short gets its ends."""
+    seen: list[Event] = []
+    try:
+        for event in events:
+            seen.append(event)
+            print(dumps(event), file=file)
+            yield event
+    finally:
+        for end in endings(lanes(seen)):
+            print(dumps(end), file=file)
+
+
+def _replay(options: argparse.Namespace) -> None:
+    recorded = _lookup_lane(_read(options.trace))
+    settings = _settings(options)
+    try:
+        replayed = what_if(recorded, settings)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    print(_table({"recorded": recorded, "replayed": replayed}, times=False))
+
+
+def _stats(options: argparse.Namespace) -> None:
+    found = _read(options.trace)
+    names = {"pld": "lookup"}
+    print(_table({names.get(name, name): trace for name, trace in found.items()}))
+    broken = [law for trace in found.values() for law in trace.laws()]
+    for law in broken:
+        print(f"broken law: {law}")
+    if {"pld", "plain"} <= found.keys():
+        print(_verdict(found["pld"], found["plain"]))
+
+
+def _read(path: str) -> dict[str, Trace]:
+    try:
+        with open(path, encoding="utf-8") as file:
+            found = read(file)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"{path} is not a text in UTF-8.") from None
+    if any(not trace.ids for trace in found.values()):
+        raise UsageError(f"{path} holds a lane without a token.")
+    return found
+
+
+def _lookup_lane(found: dict[str, Trace]) -> Trace:
+    return found.get("pld") or next(iter(found.values()))
+
+
+def _table(columns: dict[str, Trace], times: bool = True) -> str:
+    rows = [_column(trace, times) for trace in columns.values()]
+    labels = list(rows[0])
+    lines = [["", *columns]] + [[label, *(row[label] for row in rows)] for label in labels]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+    return "\n".join(
+        line[0].ljust(widths[0]) + "".join("  " + c.rjust(w) for c, w in zip(line[1:], widths[1:]))
+        for line in lines
+    )
+
+
+def _column(trace: Trace, times: bool) -> dict[str, str]:
+    n = trace.numbers()
+    settings = trace.start.settings
+    column = {
+        "n, k": f"{settings.get('n_max')}..{settings.get('n_min')}, {settings.get('k')}",
+        "tokens": f"{n.tokens}",
+        "passes": f"{n.passes}",
+        "tokens per pass": f"{n.tokens_per_pass:.2f}",
+        "copy passes": f"{n.copy_passes}",
+        "passes without match": f"{n.unmatched_passes}",
+        "accepted / drafted": f"{n.accepted} / {n.drafted}",
+        "f": f"{n.f:.3f}",
+        "L": f"{n.L:.2f}",
+        "text copy rate": f"{trace.text_copy_rate():.3f}",
+        "ended by": trace.end.reason if trace.end else "no end",
+    }
+    if times:
+        speed = n.tokens_per_second
+        column |= {
+            "prefill s": f"{n.prefill_seconds:.3f}",
+            "decode s": f"{n.decode_seconds:.3f}",
+            "decode tokens/s": "-" if speed is None else f"{speed:.1f}",
+            "lookup us per pass": _micros(n.lookup_seconds, len(trace.passes)),
+        }
+    return column
+
+
+def _micros(seconds: float, passes: int) -> str:
+    return f"{1e6 * seconds / passes:.0f}" if passes else "-"
+
+
+def _verdict(pld: Trace, plain: Trace) -> str:
+    ratios = speedups(pld, plain)
+    time = ratios["time"]
+    speed = f"{ratios['passes']:.2f}x fewer passes"
+    if time is not None:
+        speed += f", {time:.2f}x in time (predicted {ratios['predicted']:.2f}x)"
+    return f"{_same(compare(pld, plain))}; {speed}"
+
+
+def _same(comparison: Comparison) -> str:
+    if comparison.same:
+        return "same text"
+    margin = "unknown" if comparison.margin is None else f"{comparison.margin:.4g}"
+    return f"different text from token {comparison.first_difference} on (top-2 margin {margin})"
