@@ -48,8 +48,7 @@ class Pieces:
 
     def push(self, token: int) -> str:
         if token in self._special:
-            held = self.flush()
-            return held + self._special[token] if self._show_special else held
+            return self.flush() + self._special[token] if self._show_special else ""
         self._held.append(token)
         before, after = self._window()
         if after.endswith(REPLACEMENT) or not after.startswith(before):

@@ -112,8 +112,12 @@ class Trace:
 
         Reading has already checked each event by itself; these are the laws between events.
         """
-        if self.prefill is None or self.end is None:
-            yield "A finished lane has a prefill and an end."
+        if self.end is None:
+            yield "A finished lane has an end."
+            return
+        if self.prefill is None:
+            if (self.end.reason, self.end.tokens, self.end.passes) != ("error", 0, 0):
+                yield "Only a lane that failed in its prefill has none, and it counts nothing."
             return
         context = [*self.start.prompt.ids, *self.prefill.kept]
         reference = self.start.reference.ids if self.start.reference else []
