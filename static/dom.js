@@ -1,0 +1,39 @@
+// Small helpers for building nodes. Text enters the page through textContent alone.
+(function (lens) {
+  "use strict";
+
+  function node(tag, className, text) {
+    const made = document.createElement(tag);
+    if (className) made.className = className;
+    if (text !== undefined) made.textContent = text;
+    return made;
+  }
+
+  function setText(element, text) {
+    if (element.textContent !== text) element.textContent = text;
+  }
+
+  // A token as a label: here whitespace must be seen, not kept.
+  function visible(piece) {
+    return piece
+      .replaceAll(" ", "·")
+      .replaceAll("\n", "↵")
+      .replaceAll("\t", "⇥")
+      .replaceAll("\r", "␍") || "∅";
+  }
+
+  // Calls `draw` at most once per animation frame, however often it is asked for.
+  function perFrame(draw) {
+    let asked = false;
+    return () => {
+      if (asked) return;
+      asked = true;
+      requestAnimationFrame(() => {
+        asked = false;
+        draw();
+      });
+    };
+  }
+
+  Object.assign(lens, { node, setText, visible, perFrame });
+})((globalThis.pldLens ??= {}));

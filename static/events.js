@@ -1,0 +1,69 @@
+// One line of a stream -> a checked event. Anything may be in a file, so nothing is assumed.
+(function (lens) {
+  "use strict";
+
+  const { problems } = lens.words;
+
+  class TraceError extends Error {}
+
+  const isCount = (x) => Number.isSafeInteger(x) && x >= 0;
+  const isNumber = (x) => typeof x === "number" && Number.isFinite(x);
+  const isText = (x) => typeof x === "string";
+  const isObject = (x) => typeof x === "object" && x !== null && !Array.isArray(x);
+  const isList = (of) => (x) => Array.isArray(x) && x.every(of);
+  const orAbsent = (of) => (x) => x === undefined || x === null || of(x);
+
+  const isPrompt = (x) =>
+    isObject(x) && isList(isCount)(x.ids) && isList(isText)(x.pieces) && x.ids.length === x.pieces.length &&
+    isCount(x.answer_start) && x.answer_start <= x.ids.length;
+  const isMatch = (x) => isObject(x) && isCount(x.start) && isCount(x.n) && x.n > 0 && ["prompt", "output", "reference"].includes(x.region);
+  const isSeconds = (x) => isObject(x) && [x.lookup, x.forward, x.accept].every((s) => isNumber(s) && s >= 0);
+  const isCandidate = (x) => isObject(x) && isText(x.piece) && isNumber(x.p);
+  const isReason = (x) => ["eos", "stop", "length", "context_full", "cancelled", "error"].includes(x);
+
+  const kept = {
+    lane: isText, kept: isList(isCount), pieces: isList(isText),
+    probabilities: orAbsent(isList(isNumber)), margins: orAbsent(isList(isNumber)),
+  };
+  const shapes = {
+    start: { lane: isText, model: isText, device: isText, dtype: isText, settings: isObject, prompt: isPrompt, created: orAbsent(isText) },
+    prefill: { ...kept, seconds: isNumber },
+    pass: {
+      ...kept, index: isCount, match: orAbsent(isMatch), draft: isList(isCount), draft_pieces: isList(isText), accepted: isCount,
+      bonus: orAbsent(isCount), width: isCount, seconds: isSeconds, alternatives: orAbsent(isCount), wanted: orAbsent(isList(isCandidate)),
+    },
+    end: { lane: isText, reason: isReason, tokens: isCount, passes: isCount, pieces: orAbsent(isList(isText)), message: orAbsent(isText) },
+  };
+
+  function fits(event) {
+    if (event.kept.length === 0 || event.kept.length !== event.pieces.length) return false;
+    if (event.type === "prefill") return event.kept.length === 1;
+    const own = event.bonus === null || event.bonus === undefined ? 0 : 1;
+    return (
+      event.accepted <= event.draft.length &&
+      event.draft.length === event.draft_pieces.length &&
+      event.kept.length === event.accepted + own &&
+      event.kept.every((id, i) => id === (i < event.accepted ? event.draft[i] : event.bonus)) &&
+      !(event.match && event.draft.length === 0)
+    );
+  }
+
+  // The event of one line; throws TraceError saying, in a clause, what is wrong with it.
+  function readEvent(line) {
+    let event;
+    try {
+      event = JSON.parse(line);
+    } catch {
+      throw new TraceError(problems.notJson);
+    }
+    if (!isObject(event) || !Object.hasOwn(shapes, event.type)) throw new TraceError(problems.notEvent);
+    if (event.v !== 1) throw new TraceError(problems.version(String(event.v).slice(0, 20)));
+    for (const [name, is] of Object.entries(shapes[event.type])) {
+      if (!is(event[name])) throw new TraceError(problems.field(name));
+    }
+    if (event.kept && !fits(event)) throw new TraceError(problems.counts);
+    return event;
+  }
+
+  Object.assign(lens, { TraceError, readEvent });
+})((globalThis.pldLens ??= {}));

@@ -1,0 +1,73 @@
+// The numbers of a run, up to the cursor.
+(function (lens) {
+  "use strict";
+
+  const { node, setText, numbers, speedup, words } = lens;
+  const text = words.headline;
+  const NAMES = ["tokens", "passes", "tokensPerPass", "speedup", "sameText"];
+
+  class Headline {
+    constructor(list, details) {
+      this.details = details;
+      this.figures = {};
+      for (const name of NAMES) {
+        const item = node("div", "figure");
+        const value = node("dd", "value");
+        const note = node("dd", "note");
+        item.dataset.figure = name;
+        item.append(node("dt", "", text[name]), value, note);
+        list.append(item);
+        this.figures[name] = { item, value, note };
+      }
+    }
+
+    clear() {
+      for (const name of NAMES) this.#set(name, text.none, "");
+      this.details.replaceChildren();
+    }
+
+    draw(trace, difference, passes) {
+      const { lookup, plain, main } = trace;
+      if (!main) return this.clear();
+      const n = numbers(main, passes);
+      const whole = passes === main.passes.length;
+      this.#set("tokens", words.count(n.tokens), whole ? (main.end ? "" : text.soFar) : text.ofTokens(main.ids.length));
+      this.#set("passes", words.count(n.passes), text.plainPasses(n.tokens, !plain));
+      this.#set("tokensPerPass", n.tokensPerPass === null ? text.none : words.fixed(n.tokensPerPass, 2), text.plainTokensPerPass);
+      this.#speedup(lookup && plain && speedup(lookup, plain, passes), lookup && !plain);
+      this.#sameText(difference);
+      this.#list(n.passes ? words.details(n, main.prefillSeconds) : []);
+    }
+
+    #speedup(measured, missing) {
+      if (!measured) return this.#set("speedup", text.none, missing ? text.notMeasured : "");
+      const { ratio, plainSeconds, lookupSeconds, scaled } = measured;
+      const slower = ratio < 0.995 ? `${text.slower} · ` : "";
+      this.#set("speedup", text.times(ratio), slower + (scaled ? text.perToken : text.seconds(plainSeconds, lookupSeconds)));
+      this.figures.speedup.item.classList.toggle("against", ratio < 0.995);
+    }
+
+    #sameText(difference) {
+      const { item } = this.figures.sameText;
+      item.classList.toggle("against", Boolean(difference) && difference.at !== null);
+      item.title = difference && difference.at !== null ? text.differsTitle : "";
+      if (!difference) return this.#set("sameText", text.none, text.notMeasured);
+      if (difference.at !== null) return this.#set("sameText", text.no, text.differsAt(difference.at + 1, difference.margin));
+      if (difference.compared === 0) return this.#set("sameText", text.none, "");
+      this.#set("sameText", text.yes, (difference.final ? text.compared : text.comparedSoFar)(difference.compared));
+    }
+
+    #list(lines) {
+      if (this.details.childElementCount !== lines.length) this.details.replaceChildren(...lines.map(() => node("li")));
+      lines.forEach((line, i) => setText(this.details.children[i], line));
+    }
+
+    #set(name, value, note) {
+      setText(this.figures[name].value, value);
+      setText(this.figures[name].note, note);
+      if (name === "speedup" && value === text.none) this.figures.speedup.item.classList.remove("against");
+    }
+  }
+
+  Object.assign(lens, { Headline });
+})((globalThis.pldLens ??= {}));

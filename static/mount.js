@@ -1,0 +1,297 @@
+// The trace view: one trace on screen, drawn into the skeleton of trace_view.html.
+(function (lens) {
+  "use strict";
+
+  const { Trace, TraceError, Difference, Copies, Pane, Headline, Strip, Controls, Plot, sources, setText, perFrame, words } = lens;
+
+  // element holds trace_view.html. source: { text() -> the NDJSON so far, watch(changed),
+  // replace(text): the visitor loaded another trace }. options: { plotly: address of plotly.js }.
+  function mount(element, source, options) {
+    const view = new View(element.querySelector(".pld-lens"), source, options);
+    const take = () => view.take(source.text() ?? "");
+    source.watch(take);
+    take();
+    return view;
+  }
+
+  class View {
+    constructor(root, source, { plotly }) {
+      this.root = root;
+      this.source = source;
+      this.part = {};
+      for (const part of root.querySelectorAll("[data-part]")) this.part[part.dataset.part] = part;
+      for (const part of root.querySelectorAll("[data-word]")) part.textContent = words.fixedTexts[part.dataset.word];
+      for (const part of [root, ...root.querySelectorAll("[data-label]")]) part.setAttribute("aria-label", words.labels[part.dataset.label]);
+
+      const { part } = this;
+      this.panes = { prompt: new Pane(part.prompt), lookup: new Pane(part.lookup), plain: new Pane(part.plain) };
+      this.headline = new Headline(part.headline, part.details);
+      this.strip = new Strip(part.passTitle, part.pass);
+      this.controls = new Controls(part, (cursor) => this.moveTo(cursor));
+      this.plot = new Plot(part.plot, part.plotNote, plotly, (pass) => this.moveTo(pass));
+      this.draw = perFrame(() => this.#draw());
+      this.#followTheme();
+      this.#listen();
+      this.#restart(new Trace());
+    }
+
+    // The stream so far: continues the trace on screen, or is another one.
+    take(text) {
+      if (!this.trace.continues(text)) this.#restart(new Trace());
+      try {
+        this.trace.grow(text);
+      } catch (error) {
+        if (!(error instanceof TraceError)) throw error;
+        this.#problem(words.problems.stream(error.message));
+      }
+      this.draw();
+    }
+
+    // cursor: a pass counted from 1, or null to stay with the newest.
+    moveTo(cursor) {
+      const passes = this.trace.main ? this.trace.main.passes.length : 0;
+      this.cursor = cursor === null || cursor >= passes ? null : cursor;
+      this.locked = null;
+      this.reveal = "all";
+      this.draw();
+    }
+
+    #restart(trace) {
+      this.trace = trace;
+      this.cursor = this.hovered = this.locked = this.copiesOf = this.reveal = null;
+      this.difference = this.copies = null;
+      this.rest = new Set();
+      this.controls.pause();
+      this.strip.forget();
+      for (const pane of Object.values(this.panes)) pane.clear();
+      this.#problem("");
+      this.draw();
+    }
+
+    async #load(file) {
+      try {
+        const trace = await lens.load(file);
+        this.#restart(trace);
+        this.source.replace(trace.text);
+        setText(this.part.status, words.status.loaded(file.name));
+      } catch (error) {
+        if (!(error instanceof TraceError)) throw error;
+        this.#problem(error.message);
+      }
+    }
+
+    #problem(sentence) {
+      setText(this.part.problem, sentence);
+      this.part.problem.hidden = sentence === "";
+    }
+
+    #listen() {
+      const { part } = this;
+      part.save.addEventListener("click", () => lens.save(this.trace.text, this.#fileName()));
+      part.file.addEventListener("change", () => {
+        const [file] = part.file.files;
+        part.file.value = "";
+        if (file) this.#load(file);
+      });
+      part.lookup.addEventListener("pointerover", (event) => this.#point(this.#passAt(event.target)));
+      part.lookup.addEventListener("pointerleave", () => this.#point(null));
+      part.lookup.addEventListener("click", (event) => {
+        const pass = this.#passAt(event.target);
+        if (pass === null || !getSelection().isCollapsed) return;
+        this.locked = this.locked === pass ? null : pass;
+        this.reveal = "source";
+        this.draw();
+      });
+      part.lookup.addEventListener("keydown", (event) => {
+        const step = { ArrowLeft: part.back, ArrowRight: part.forward }[event.key];
+        if (step && !event.ctrlKey && !event.metaKey && !event.altKey) step.click();
+      });
+      part.prompt.addEventListener("pointerover", (event) => this.#pointAtSource(Pane.at(event.target)));
+      part.prompt.addEventListener("pointerleave", () => this.#pointAtSource(null));
+    }
+
+    #passAt(target) {
+      const at = Pane.at(target);
+      return at === null ? null : this.trace.main.passOf[at];
+    }
+
+    #point(pass) {
+      if (pass === this.hovered) return;
+      this.hovered = pass;
+      this.reveal = pass === null ? null : "source";
+      this.draw();
+    }
+
+    #pointAtSource(position) {
+      this.copiesOf = position;
+      this.draw();
+    }
+
+    #fileName() {
+      const created = this.trace.main?.start.created ?? "";
+      return `pld-trace${created ? "-" + created.replace(/[^0-9A-Za-z]+/g, "-").slice(0, 40) : ""}.ndjson`;
+    }
+
+    #draw() {
+      const { trace } = this;
+      const { main, lookup, plain } = trace;
+      this.#append();
+      const passes = main ? main.passes.length : 0;
+      const cursor = this.cursor ?? passes;
+      this.#show(cursor);
+      if (lookup && plain && !this.difference) this.difference = new Difference(lookup, plain);
+      this.headline.draw(trace, this.difference?.update() ?? null, cursor);
+      this.controls.draw(main, cursor);
+      const chosen = this.hovered ?? this.locked ?? (this.cursor === null ? null : this.cursor - 1);
+      const pass = chosen ?? (passes ? passes - 1 : null);
+      this.strip.draw(main, pass, this.locked !== null && this.locked === pass);
+      this.#link(chosen);
+      this.plot.draw(trace, cursor, this.colours);
+      this.#heads(cursor);
+    }
+
+    #append() {
+      const { main, lookup, plain } = this.trace;
+      const { panes } = this;
+      if (!main) return;
+      const { prompt } = main.start;
+      if (panes.prompt.spans.length === 0) {
+        panes.prompt.append(prompt.pieces.map((piece, i) => ({ piece, kind: i >= prompt.answer_start ? "begun" : "given" })));
+        panes.prompt.show(prompt.pieces.length);
+        const begun = panes.prompt.spans[prompt.answer_start];
+        if (begun) {
+          begun.classList.add("begin");
+          begun.dataset.note = words.begun;
+        }
+      }
+      const follow = this.cursor === null;
+      if (lookup) panes.lookup.append(newTokens(panes.lookup, lookup), follow);
+      panes.plain.append(newTokens(panes.plain, plain ?? lookup, "plain"), follow);
+      for (const [pane, lane] of [[panes.lookup, lookup], [panes.plain, plain ?? lookup]]) {
+        if (lane?.end && !this.rest.has(pane)) {
+          this.rest.add(pane);
+          pane.appendRest((lane.end.pieces ?? []).join(""));
+        }
+      }
+    }
+
+    // Both lanes as they stood after the same number of passes.
+    #show(cursor) {
+      const { main, lookup, plain } = this.trace;
+      if (!main) return;
+      const newest = this.cursor === null;
+      if (lookup) this.panes.lookup.show(lookup.after(cursor).tokens);
+      if (plain) this.panes.plain.show(newest ? plain.ids.length : plain.after(Math.min(cursor, plain.passes.length)).tokens);
+      else this.panes.plain.show(newest && lookup.end ? lookup.ids.length : cursor);
+    }
+
+    // Marks the source of a pass, or the copies of the prompt token under the pointer.
+    #link(pass) {
+      const { lookup } = this.trace;
+      const { prompt, lookup: output } = this.panes;
+      prompt.unmark();
+      output.unmark();
+      if (!lookup) return;
+      if (this.copiesOf !== null) {
+        this.copies ??= new Copies(lookup);
+        for (const copy of this.copies.of(this.copiesOf)) {
+          const { first, copied } = lookup.passes[copy];
+          output.mark("copy", Array.from({ length: copied }, (_, i) => first + i));
+        }
+        prompt.mark("source", this.copies.of(this.copiesOf).length ? [this.copiesOf] : []);
+        return;
+      }
+      if (pass === null || pass >= lookup.passes.length) return;
+      const { promptLength } = lookup;
+      const marks = sources(lookup, pass);
+      for (const [name, positions] of Object.entries({ key: marks.key, suffix: marks.suffix, source: marks.source, beyond: marks.beyond, this: marks.own })) {
+        prompt.mark(name, positions.filter((at) => at < promptLength));
+        output.mark(name, positions.filter((at) => at >= promptLength).map((at) => at - promptLength));
+      }
+      this.#revealMarks(marks, promptLength);
+    }
+
+    // Pointing must not move the text under the pointer; going to a pass may.
+    #revealMarks({ key, own }, promptLength) {
+      if (this.reveal === null) return;
+      if (key.length && key[0] < promptLength) this.panes.prompt.reveal(key[0]);
+      if (this.reveal === "all") this.panes.lookup.reveal(own[0] - promptLength);
+      this.reveal = null;
+    }
+
+    #heads(cursor) {
+      const { main, lookup, plain, finished } = this.trace;
+      const { part } = this;
+      part.save.disabled = !main;
+      setText(part.plainKey, words.plot.plain(!plain));
+      part.plainKey.classList.toggle("counted", !plain);
+      part.plainNote.hidden = !lookup || Boolean(plain);
+      setText(part.plainNote, words.countedNote);
+      if (!main) {
+        for (const name of ["run", "promptCount", "lookupCount", "plainCount", "lookupState", "plainState"]) setText(part[name], "");
+        return setText(part.status, words.fixedTexts.empty);
+      }
+      const { model, device, dtype, created } = main.start;
+      setText(part.run, words.run(model, device, dtype, created));
+      setText(part.promptCount, words.paneTokens(main.promptLength));
+      for (const [name, lane] of [["lookup", lookup], ["plain", plain]]) {
+        const shown = this.panes[name].shown;
+        const passes = name === "plain" ? shown : cursor;
+        setText(part[`${name}Count`], shown ? words.lanePasses(shown, passes) : "");
+        const state = lane ? (lane.end ? words.ended(lane.end) : lane.passes.length ? words.running : words.waitingLane) : lookup ? words.counted : "";
+        setText(part[`${name}State`], state);
+        part[`${name}State`].dataset.state = lane ? (lane.end?.reason ?? "running") : "counted";
+      }
+      if (finished) this.#announce(words.status.ended(lookup && words.endedBecause(lookup.end), plain && words.endedBecause(plain.end)));
+      else this.#announce(main.passes.length ? words.status.running : words.status.reading(main.promptLength));
+    }
+
+    // One polite line, written when the phase of a run changes and never per token.
+    #announce(sentence) {
+      if (this.announced === this.trace && this.sentence === sentence) return;
+      this.announced = this.trace;
+      this.sentence = sentence;
+      setText(this.part.status, sentence);
+    }
+
+    #followTheme() {
+      const scheme = matchMedia("(prefers-color-scheme: dark)");
+      const adopt = () => {
+        const dark = this.root.closest(".gradio-container") ? this.root.closest(".dark") !== null : scheme.matches;
+        this.root.dataset.theme = dark ? "dark" : "light";
+        this.colours = paint(this.root);
+        if (this.trace) this.draw();
+      };
+      const observer = new MutationObserver(adopt);
+      for (const element of [document.documentElement, document.body]) observer.observe(element, { attributeFilter: ["class"] });
+      scheme.addEventListener("change", adopt);
+      matchMedia("(forced-colors: active)").addEventListener("change", adopt);
+      adopt();
+    }
+  }
+
+  // The tokens of a lane that a pane has not drawn yet.
+  function newTokens(pane, lane, kind) {
+    const tokens = [];
+    for (let i = pane.spans.length; i < lane.ids.length; i++) {
+      const pass = lane.passOf[i];
+      const own = kind ?? `${lane.isCopied(i) ? "copied" : "own"} ${pass % 2 ? "odd" : "even"}${lane.passes[pass].first === i ? " first" : ""}`;
+      tokens.push({ piece: lane.pieces[i], kind: own });
+    }
+    return tokens;
+  }
+
+  // The colours of the style sheet as plain rgb, also where the system forces its own.
+  function paint(root) {
+    const probe = root.appendChild(lens.node("span", "probe"));
+    const colours = {};
+    for (const name of ["copied", "plain", "text", "muted", "ground", "grid"]) {
+      probe.style.color = `var(--paint-${name})`;
+      colours[name] = getComputedStyle(probe).color;
+    }
+    probe.remove();
+    return colours;
+  }
+
+  Object.assign(lens, { mount });
+})((globalThis.pldLens ??= {}));

@@ -1,0 +1,89 @@
+// A pane of token spans: they are only ever appended; scrubbing and pointing toggle classes.
+(function (lens) {
+  "use strict";
+
+  const { node } = lens;
+  const NEAR_BOTTOM = 24;
+
+  class Pane {
+    constructor(element) {
+      this.element = element;
+      this.clear();
+    }
+
+    clear() {
+      this.element.replaceChildren();
+      this.element.scrollTop = 0;
+      this.spans = [];
+      this.shown = 0;
+      this.marked = [];
+    }
+
+    // tokens: [{piece, kind}]. Keeps the newest in sight if the newest was in sight.
+    append(tokens, follow) {
+      if (tokens.length === 0) return;
+      const { element } = this;
+      const tail = follow && element.scrollHeight - element.scrollTop - element.clientHeight < NEAR_BOTTOM;
+      const batch = document.createDocumentFragment();
+      for (const { piece, kind } of tokens) {
+        const span = node("span", `token ${kind} ahead`, piece);
+        span.dataset.at = this.spans.length;
+        this.spans.push(span);
+        batch.append(span);
+      }
+      element.append(batch);
+      if (tail) element.scrollTop = element.scrollHeight;
+    }
+
+    // Text that belongs to no token.
+    appendRest(text) {
+      if (text) this.element.append(node("span", "token", text));
+    }
+
+    // The first `shown` tokens have come, the others are still ahead of the cursor.
+    show(shown) {
+      const to = Math.min(shown, this.spans.length);
+      for (let i = this.shown; i < to; i++) this.spans[i].classList.remove("ahead");
+      for (let i = to; i < this.shown; i++) this.spans[i].classList.add("ahead");
+      this.shown = to;
+    }
+
+    unmark() {
+      for (const [span, name] of this.marked) span.classList.remove(name, "from", "to");
+      this.marked = [];
+    }
+
+    // Marks positions; neighbours form one box, whose ends are "from" and "to".
+    mark(name, positions) {
+      const set = new Set(positions);
+      for (const position of positions) {
+        const span = this.spans[position];
+        if (!span) continue;
+        span.classList.add(name);
+        if (!set.has(position - 1)) span.classList.add("from");
+        if (!set.has(position + 1)) span.classList.add("to");
+        this.marked.push([span, name]);
+      }
+    }
+
+    // Moves this pane's own scroll position only: scrollIntoView would move the page.
+    reveal(position) {
+      const span = this.spans[Math.min(position, this.spans.length - 1)];
+      if (!span) return;
+      const { element } = this;
+      const top = span.offsetTop;
+      const bottom = top + span.offsetHeight;
+      if (top < element.scrollTop || bottom > element.scrollTop + element.clientHeight) {
+        element.scrollTop = Math.max(0, top - element.clientHeight / 3);
+      }
+    }
+
+    // Index of the token under an event's target, or null.
+    static at(target) {
+      const span = target instanceof Element ? target.closest(".token[data-at]") : null;
+      return span ? Number(span.dataset.at) : null;
+    }
+  }
+
+  Object.assign(lens, { Pane });
+})((globalThis.pldLens ??= {}));

@@ -1,0 +1,56 @@
+// Where the draft of a pass came from, as positions in the context (prompt, then output).
+(function (lens) {
+  "use strict";
+
+  const range = (from, to) => Array.from({ length: Math.max(0, to - from) }, (_, i) => from + i);
+
+  // Position of the text that draft token i repeats. A match near the end of the context runs
+  // on into its own draft, so the draft repeats the last `period` tokens of the context.
+  function sourceOf(match, context, i) {
+    const behind = match.start + match.n;
+    return behind + (i % (context - behind));
+  }
+
+  // Marks for pass number `pass` (counted from 0): all positions count within the context.
+  function sources(lane, pass) {
+    const record = lane.passes[pass];
+    const { match } = record.event;
+    const context = lane.promptLength + record.first;
+    const own = range(context, context + record.kept);
+    if (!match || match.region === "reference") return { match: null, key: [], suffix: [], source: [], beyond: [], own, period: null };
+    const behind = match.start + match.n;
+    const unique = (from, to) => [...new Set(range(from, to).map((i) => sourceOf(match, context, i)))];
+    const source = unique(0, record.copied);
+    const beyond = unique(record.copied, record.draft.length).filter((position) => !source.includes(position));
+    return {
+      match,
+      key: range(match.start, behind),
+      suffix: range(context - match.n, context),
+      source,
+      beyond,
+      own,
+      period: record.draft.length > context - behind ? context - behind : null,
+    };
+  }
+
+  // Context position -> the passes that kept a copy of it, for the link from a source to its copies.
+  class Copies {
+    constructor(lane) {
+      this.lane = lane;
+      this.seen = 0;
+      this.at = new Map();
+    }
+
+    of(position) {
+      for (; this.seen < this.lane.passes.length; this.seen++) {
+        for (const source of sources(this.lane, this.seen).source) {
+          if (!this.at.has(source)) this.at.set(source, []);
+          this.at.get(source).push(this.seen);
+        }
+      }
+      return this.at.get(position) ?? [];
+    }
+  }
+
+  Object.assign(lens, { sources, sourceOf, Copies });
+})((globalThis.pldLens ??= {}));

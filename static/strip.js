@@ -1,0 +1,133 @@
+// "This pass": what was matched, what was drafted, what stood, what the model said instead.
+(function (lens) {
+  "use strict";
+
+  const { node, visible, sources, words } = lens;
+  const text = words.strip;
+
+  class Strip {
+    constructor(title, body) {
+      this.title = title;
+      this.body = body;
+      this.drawn = "";
+    }
+
+    // pass counts from 0; null when there is none yet.
+    draw(lane, pass, locked) {
+      const key = lane && pass !== null ? `${lane.start.created} ${lane.name} ${pass} ${lane.passes.length > pass} ${locked}` : "none";
+      if (key === this.drawn) return;
+      this.drawn = key;
+      this.title.replaceChildren();
+      if (!lane || pass === null) return this.body.replaceChildren(node("p", "sentence", text.none));
+      const record = lane.passes[pass];
+      this.title.append(node("span", "number", words.cursor.label(pass + 1, lane.passes.length)));
+      if (locked) this.title.append(node("span", "locked", text.locked));
+      if (record.event.type === "prefill") {
+        this.body.replaceChildren(
+          node("p", "sentence", text.prefill(lane.promptLength)),
+          row(text.bonus, ownChips(record.event)),
+          costs([words.duration(record.event.seconds)]),
+        );
+        return;
+      }
+      this.body.replaceChildren(...this.#parts(lane, pass, record));
+    }
+
+    forget() {
+      this.drawn = "";
+    }
+
+    #parts(lane, pass, record) {
+      const { event } = record;
+      const parts = [this.#sentence(lane, pass, event)];
+      if (event.draft.length) {
+        parts.push(row(text.draft, draftChips(event), text.kept(event.accepted, event.draft.length)));
+      }
+      const rejected = event.accepted < event.draft.length;
+      if (event.bonus === null) parts.push(row(text.bonus, [], text.noBonus));
+      else parts.push(row(text.bonus, ownChips(event), rejected ? text.instead(event.accepted + 1) : ""));
+      const others = (event.wanted ?? []).filter(({ id }) => id !== event.bonus);
+      if (rejected && others.length) parts.push(row(text.otherwise, weighedChips(others)));
+      const { lookup, forward, accept } = event.seconds;
+      parts.push(costs([text.width(event.width), text.total(lookup + forward + accept), text.split(event.seconds)], event.seconds));
+      return parts;
+    }
+
+    #sentence(lane, pass, event) {
+      const sentence = node("p", "sentence");
+      if (!event.match) {
+        sentence.textContent = event.draft.length ? text.unmatched(event.draft.length) : lane.name === "plain" ? text.noDraft : text.noMatch;
+        return sentence;
+      }
+      const { start, n, region } = event.match;
+      const position = region === "output" ? start - lane.promptLength : start;
+      const { suffix, period } = sources(lane, pass);
+      const pieces = suffix.map((at) => pieceAt(lane, at));
+      sentence.append(
+        `${text.matchBefore(n)} `,
+        ...pieces.map((piece) => chip(piece, "key")),
+        ` ${text.matchAfter(n, region, position + 1)}`,
+        text.alternatives(event.alternatives ?? 0),
+        text.drafted(event.draft.length),
+        period === null ? "" : text.period(period),
+        ".",
+      );
+      return sentence;
+    }
+  }
+
+  function pieceAt(lane, position) {
+    const { promptLength } = lane;
+    return position < promptLength ? lane.start.prompt.pieces[position] : lane.pieces[position - promptLength];
+  }
+
+  function chip(piece, kind, spoken) {
+    const made = node(kind === "rejected" ? "del" : "span", `chip ${kind}`, visible(piece));
+    if (spoken) made.append(node("span", "spoken", ` (${spoken})`));
+    return made;
+  }
+
+  const draftChips = (event) =>
+    event.draft_pieces.map((piece, i) =>
+      i < event.accepted ? chip(piece, "copied", text.acceptedChip) : chip(piece, "rejected", text.rejectedChip),
+    );
+
+  function ownChips({ pieces, probabilities }) {
+    const own = [chip(pieces.at(-1), "own", text.bonusChip)];
+    if (probabilities?.length) own.push(node("span", "probability", words.percent(probabilities.at(-1))));
+    return own;
+  }
+
+  const weighedChips = (candidates) =>
+    candidates.flatMap(({ piece, p }) => [chip(piece, "weighed"), node("span", "probability", words.percent(p))]);
+
+  function row(label, chips, note) {
+    const made = node("div", "row");
+    const list = node("span", "chips");
+    list.append(...chips);
+    made.append(node("span", "label", label), list);
+    if (note) list.append(node("span", "remark", note));
+    return made;
+  }
+
+  function costs(texts, seconds) {
+    const made = node("div", "costs");
+    if (seconds) made.append(bar(seconds));
+    made.append(...texts.map((line) => node("span", "", line)));
+    return made;
+  }
+
+  // The same split as the words beside it, to scale.
+  function bar(seconds) {
+    const made = node("span", "bar");
+    made.ariaHidden = "true";
+    for (const name of ["lookup", "forward", "accept"]) {
+      const part = node("span", name);
+      part.style.flexGrow = seconds[name] / (seconds.lookup + seconds.forward + seconds.accept || 1);
+      made.append(part);
+    }
+    return made;
+  }
+
+  Object.assign(lens, { Strip });
+})((globalThis.pldLens ??= {}));

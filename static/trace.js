@@ -1,0 +1,173 @@
+// A growing NDJSON text -> lanes. Only the new tail is parsed.
+(function (lens) {
+  "use strict";
+
+  const { problems } = lens.words;
+  const { TraceError, readEvent } = lens;
+  const MOST_TOKENS = 100_000;
+
+  // One run of one decoder: its tokens, and its passes with the sums up to each of them.
+  class Lane {
+    constructor(start) {
+      this.start = start;
+      this.promptLength = start.prompt.ids.length;
+      this.ids = [];
+      this.pieces = [];
+      this.margins = [];
+      this.passOf = [];
+      this.passes = [];
+      this.end = null;
+      this.prefillSeconds = 0;
+    }
+
+    get name() {
+      return this.start.lane;
+    }
+
+    after(passes) {
+      return passes > 0 ? this.passes[passes - 1].after : NOTHING;
+    }
+
+    // Whether output token i stood in a draft.
+    isCopied(i) {
+      const pass = this.passes[this.passOf[i]];
+      return i - pass.first < pass.copied;
+    }
+
+    addPass(event) {
+      const prefill = event.type === "prefill";
+      const first = this.ids.length;
+      const draft = prefill ? [] : event.draft;
+      const copied = prefill ? 0 : event.accepted;
+      const seconds = prefill ? null : event.seconds;
+      if (event.match && event.match.region !== "reference" && event.match.start + event.match.n >= this.promptLength + first) {
+        throw new TraceError(problems.match);
+      }
+      if (first + event.kept.length > MOST_TOKENS) throw new TraceError(problems.tooLong(MOST_TOKENS));
+      if (prefill) this.prefillSeconds = event.seconds;
+
+      const before = this.after(this.passes.length);
+      this.passes.push({
+        event, first, draft, copied,
+        kept: event.kept.length,
+        after: {
+          tokens: first + event.kept.length,
+          passes: before.passes + 1,
+          seconds: before.seconds + (seconds ? seconds.lookup + seconds.forward + seconds.accept : 0),
+          copyPasses: before.copyPasses + (copied > 0),
+          copyTokens: before.copyTokens + (copied > 0 ? event.kept.length : 0),
+          drafted: before.drafted + draft.length,
+          accepted: before.accepted + copied,
+          unmatched: before.unmatched + (draft.length === 0),
+        },
+      });
+      for (let i = 0; i < event.kept.length; i++) {
+        this.ids.push(event.kept[i]);
+        this.pieces.push(event.pieces[i]);
+        this.margins.push(event.margins?.[i] ?? null);
+        this.passOf.push(this.passes.length - 1);
+      }
+    }
+  }
+
+  const NOTHING = Object.freeze({
+    tokens: 0, passes: 0, seconds: 0, copyPasses: 0, copyTokens: 0, drafted: 0, accepted: 0, unmatched: 0,
+  });
+
+  class Trace {
+    constructor() {
+      this.text = "";
+      this.read = 0;
+      this.line = 0;
+      this.lanes = new Map();
+    }
+
+    // A whole trace from a file; throws TraceError, one sentence.
+    static of(text) {
+      const trace = new Trace();
+      trace.grow(text);
+      if (trace.text.slice(trace.read).trim() !== "") throw new TraceError(problems.line(trace.line + 1, problems.notJson));
+      if (trace.lanes.size === 0) throw new TraceError(problems.empty);
+      return trace;
+    }
+
+    continues(text) {
+      return text.startsWith(this.text);
+    }
+
+    // Takes the text so far, which must continue the text before it.
+    grow(text) {
+      this.text = text;
+      for (;;) {
+        const newline = text.indexOf("\n", this.read);
+        if (newline < 0) break;
+        this.#take(text.slice(this.read, newline));
+        this.read = newline + 1;
+      }
+      const rest = text.slice(this.read);
+      if (isWhole(rest)) {
+        this.#take(rest);
+        this.read = text.length;
+      }
+    }
+
+    #take(line) {
+      this.line += 1;
+      if (line.trim() === "") return;
+      try {
+        this.#add(readEvent(line));
+      } catch (error) {
+        throw error instanceof TraceError ? new TraceError(problems.line(this.line, error.message)) : error;
+      }
+    }
+
+    #add(event) {
+      const lane = this.lanes.get(event.lane);
+      if (event.type === "start") {
+        if (lane) throw new TraceError(problems.twoStarts);
+        if (event.prompt.ids.length > MOST_TOKENS) throw new TraceError(problems.tooLong(MOST_TOKENS));
+        this.lanes.set(event.lane, new Lane(event));
+        return;
+      }
+      if (!lane) throw new TraceError(problems.noStart);
+      if (lane.end || (event.type !== "end" && (event.type === "prefill") !== (lane.passes.length === 0))) {
+        throw new TraceError(problems.order);
+      }
+      if (event.type === "end") lane.end = event;
+      else lane.addPass(event);
+    }
+
+    get plain() {
+      return this.lanes.get("plain") ?? null;
+    }
+
+    // The lane that drafts; a trace of plain decoding alone has none.
+    get lookup() {
+      if (this.lanes.has("pld")) return this.lanes.get("pld");
+      for (const lane of this.lanes.values()) if (lane.name !== "plain") return lane;
+      return null;
+    }
+
+    // The lane that the cursor walks through.
+    get main() {
+      return this.lookup ?? this.plain;
+    }
+
+    get finished() {
+      return this.lanes.size > 0 && [...this.lanes.values()].every((lane) => lane.end);
+    }
+  }
+
+  // A last line may lack its newline; it is complete when it parses.
+  function isWhole(line) {
+    if (!line.endsWith("}")) return false;
+    try {
+      JSON.parse(line);
+      return true;
+    } catch {
+      return false;
+    }
+  }
+
+  Object.assign(lens, { Trace });
+})((globalThis.pldLens ??= {}));
