@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,13 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 
 CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome")
+
+
+def pytest_terminal_summary(terminalreporter) -> None:
+    """Say every reason for skipping once, however many tests it skipped."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    for reason, tests in Counter(report.longrepr[2] for report in skipped).items():
+        terminalreporter.write_line(f"{tests} skipped: {reason.removeprefix('Skipped: ')}")
 
 
 @pytest.fixture(scope="session")
