@@ -30,6 +30,10 @@ class Pieces:
     end at a character border. A character made of several tokens is the text of the token that
     completes it; the others have "".
 
+    Joined, the pieces are the decoded whole, with one exception: SentencePiece decodes a run
+    of byte tokens as U+FFFD throughout when one of its bytes is broken, and characters of the
+    run that were whole when they were shown stay.
+
     special: id -> name of control tokens. They have no text in an answer, and their name
     where `show_special` is set (prompts, drafts).
     """
@@ -51,7 +55,7 @@ class Pieces:
             return self.flush() + self._special[token] if self._show_special else ""
         self._held.append(token)
         before, after = self._window()
-        if after.endswith(REPLACEMENT) or not after.startswith(before):
+        if after.endswith(REPLACEMENT):
             return self._settled(after) if len(self._held) > 2 * _LONGEST else ""
         return self._release(after[len(before) :])
 
@@ -67,12 +71,14 @@ class Pieces:
         if not self._held:
             return ""
         before, after = self._window()
-        if after.startswith(before):
-            return self._release(after[len(before) :])
-        return self._release(self._decode(self._held))
+        return self._release(after[len(before) :])
 
     def _window(self) -> tuple[str, str]:
-        return self._decode(self._anchor), self._decode(self._anchor + self._held)
+        before, after = self._decode(self._anchor), self._decode(self._anchor + self._held)
+        if after.startswith(before):
+            return before, after
+        # broken bytes took the whole characters before them along: they stand for themselves
+        return "", self._decode(self._held)
 
     def _settled(self, after: str) -> str:
         """Of bytes that are no text, all but the last few can wait for nothing any more: the
@@ -80,7 +86,7 @@ class Pieces:
         held = self._held
         self._held = held[:-_LONGEST]
         before, settled = self._window()
-        if not after.startswith(settled) or not settled.startswith(before):
+        if not after.startswith(settled) and len(held) < 8 * _LONGEST:
             self._held = held
             return ""
         piece = self._release(settled[len(before) :])
@@ -88,8 +94,11 @@ class Pieces:
         return piece
 
     def _release(self, piece: str) -> str:
-        if piece:  # an anchor without text would make the next token the first of a text
+        if piece:
             self._anchor = self._held
+        elif len(self._anchor) < 2 * _LONGEST:
+            # no text, but perhaps the leading space that only the first token of a text loses
+            self._anchor = self._anchor + self._held
         self._held = []
         return piece
 
