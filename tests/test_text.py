@@ -4,7 +4,7 @@ import json
 import random
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
@@ -86,6 +86,9 @@ class Kind:
         return self.tokenizer.decode(list(ids), skip_special_tokens=True)
 
     def encode(self, text):
+        if self.special.get(1) == "<s>":
+            # several real U+FFFD in a row, each three byte tokens, look like broken bytes
+            text = text.replace("\ufffd", "?")
         return self.tokenizer.encode(text, add_special_tokens=False).ids
 
     def pieces(self, **options):
@@ -162,7 +165,6 @@ def test_an_answer_may_end_at_any_token(kind, text, data):
         return
     # whole characters stay whole, though decoding all at once loses them in the broken run
     end = len(ids)
-    assume("\ufffd" not in text)
     while "\ufffd" in kind.whole(ids[:end]):
         end -= 1
     stream(kind, ids, kind.whole(ids[:end]) + "\ufffd" * (len(ids) - end))
@@ -270,6 +272,14 @@ def test_a_character_is_the_text_of_the_token_that_completes_it(kind):
     made, rest = stream(kind, ids)
     assert "".join(made[:-1]) == "x"
     assert (made[-2], made[-1], rest) == ("", "🦊", "")
+
+
+@KINDS
+@pytest.mark.parametrize("text", ["\ufffd", "a\ufffdb", "\ufffd \ufffd", "🦊\ufffd🦊"])
+def test_a_real_replacement_character_is_text_like_any_other(kind, text):
+    ids = kind.tokenizer.encode(text, add_special_tokens=False).ids
+    assert kind.whole(ids) == text
+    stream(kind, ids)
 
 
 @KINDS
