@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import asdict, dataclass, field, fields
+from functools import cache
 from typing import Any, ClassVar, Iterable, Iterator, get_args, get_origin, get_type_hints
 
 VERSION = 1
@@ -244,10 +245,13 @@ def _no_constant(name: str) -> Any:
     raise ValueError(name)
 
 
+_hints = cache(get_type_hints)
+
+
 def _build(cls: type, data: Any) -> Any:
     if not isinstance(data, dict):
         raise EventError(f"A {cls.__name__.lower()} is an object.")
-    hints = get_type_hints(cls)
+    hints = _hints(cls)
     values = {}
     for f in fields(cls):
         if f.name in data:

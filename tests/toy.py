@@ -47,6 +47,10 @@ def brain(seed, letters=VOCABULARY, copying=0.8):
 class ToyScores:
     choices: list
 
+    @property
+    def width(self):
+        return len(self.choices)
+
     def kept(self, rows):
         assert 1 <= rows <= len(self.choices)
         return [0.5] * rows, [1.0] * rows
