@@ -117,7 +117,7 @@ class _Lane:
             bonus=kept[-1] if own else None,
             kept=kept,
             pieces=pieces,
-            width=1 + len(draft.tokens),
+            width=scores.width,
             seconds=Seconds(
                 looked - began, forwarded - looked, accepted - forwarded, recorded - accepted
             ),

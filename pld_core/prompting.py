@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pld_core.events import Prompt
@@ -16,12 +16,14 @@ if TYPE_CHECKING:
 class Ask:
     """A prompt as typed. chat: through the model's chat template, with `system` if given;
     otherwise raw. answer_prefix: the answer's beginning, which becomes part of the prompt; it
-    should end where a token does, so not in a space or newline."""
+    should end where a token does, so not in a space or newline. reference: a text to copy from
+    that the model does not read, such as a file's last version or a predicted output."""
 
     prompt: str
     answer_prefix: str = ""
     chat: bool = True
     system: str | None = None
+    reference: str = ""
 
 
 def encode(tokenizer: PreTrainedTokenizerBase, ask: Ask) -> tuple[Prompt, list[str]]:
@@ -36,11 +38,12 @@ def encode(tokenizer: PreTrainedTokenizerBase, ask: Ask) -> tuple[Prompt, list[s
     if chat and not tokenizer.chat_template:
         chat = False
         notices.append("This model has no chat template, so the prompt runs raw.")
-    ask = Ask(
-        _whole(ask.prompt, notices),
-        _whole(ask.answer_prefix, notices),
-        chat,
-        None if ask.system is None else _whole(ask.system, notices),
+    ask = replace(
+        ask,
+        prompt=_whole(ask.prompt, notices),
+        answer_prefix=_whole(ask.answer_prefix, notices),
+        chat=chat,
+        system=None if ask.system is None else _whole(ask.system, notices),
     )
     if not (ask.prompt.strip() if chat else ask.prompt + ask.answer_prefix):
         return Prompt([], [], 0), notices
@@ -50,6 +53,12 @@ def encode(tokenizer: PreTrainedTokenizerBase, ask: Ask) -> tuple[Prompt, list[s
     )
     pieces = pieces_of(after, decoder(tokenizer), control_tokens(tokenizer))
     return Prompt(after, pieces, shared), notices
+
+
+def encode_reference(tokenizer: PreTrainedTokenizerBase, text: str) -> Prompt:
+    """A reference text's tokens, without control tokens."""
+    ids = _ids(tokenizer, _whole(text, []), as_text=True)
+    return Prompt(ids, pieces_of(ids, decoder(tokenizer), control_tokens(tokenizer)), len(ids))
 
 
 def control_tokens(tokenizer: PreTrainedTokenizerBase) -> dict[int, str]:

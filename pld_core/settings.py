@@ -2,13 +2,76 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields, replace
+import math
+from dataclasses import asdict, dataclass, field, fields, replace
 
 from pld_core.lookup import POLICIES, SEARCHES
 
 
 class SettingsError(ValueError):
     """A setting that cannot be meant; the message is one sentence for a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How the target chooses a token from its logits; names and rules are transformers'.
+
+    temperature 0 is greedy. top_k 0, top_p 1, min_p 0 leave everything in. The penalties and
+    no_repeat_ngram (tokens, 0 for none) look at the context; presence_penalty and
+    frequency_penalty, which transformers lacks, at the generated tokens alone and are
+    subtracted as OpenAI defines them. banned: token sequences that never appear. forced_first,
+    forced_last: ids of the first token and of the one at the length limit. One seed gives one
+    text: the noise of a position depends on the seed and the position alone.
+    """
+
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    no_repeat_ngram: int = 0
+    min_new_tokens: int = 0
+    banned: tuple[tuple[int, ...], ...] = ()
+    forced_first: int | None = None
+    forced_last: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.temperature != 0:
+            _number("temperature", self.temperature, 1e-9, 100, "0 (greedy) or ")
+        _number("top_p", self.top_p, 1e-9, 1)
+        _number("min_p", self.min_p, 0, 1)
+        _number("repetition_penalty", self.repetition_penalty, 1e-3, 1e3)
+        _number("presence_penalty", self.presence_penalty, -100, 100)
+        _number("frequency_penalty", self.frequency_penalty, -100, 100)
+        _whole("top_k", self.top_k, 0, 1_000_000)
+        _whole("no_repeat_ngram", self.no_repeat_ngram, 0, 1_000)
+        _whole("min_new_tokens", self.min_new_tokens, 0, 1_000_000)
+        _whole("seed", self.seed, 0, 2**63 - 1)
+        for token in (self.forced_first, self.forced_last):
+            if token is not None:
+                _whole("A forced token", token, 0, 2**31 - 1)
+        if any(not sequence for sequence in self.banned):
+            raise SettingsError("A banned sequence has at least one token.")
+        for token in (token for sequence in self.banned for token in sequence):
+            _whole("A banned token", token, 0, 2**31 - 1)
+
+    @property
+    def greedy(self) -> bool:
+        return self.temperature == 0
+
+    @classmethod
+    def from_json(cls, data: dict) -> Sampling:
+        """Raises SettingsError for values that cannot be meant."""
+        known = {f.name: data[f.name] for f in fields(cls) if f.name in data}
+        banned = known.get("banned", [])
+        if not isinstance(banned, (list, tuple)) or not all(
+            isinstance(sequence, (list, tuple)) for sequence in banned
+        ):
+            raise SettingsError("The banned tokens of a run are a list of lists.")
+        return cls(**{**known, "banned": tuple(tuple(sequence) for sequence in banned)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +82,9 @@ class Settings:
     decoding. policy: which of several equal matches is copied. search: where matches may
     stand. periodic: a match near the end of the context goes on into its own draft.
     max_new_tokens: at most this many tokens are generated. stop: strings that end the answer;
-    the token that completes one is its last.
+    the token that completes one is its last. fixed_width: strict mode, every pass runs exactly
+    so many positions over a cache of fixed length, so that a position's numbers do not depend
+    on the draft and half precision is exact too; 0 runs 1 + draft positions.
     """
 
     n_max: int = 3
@@ -30,25 +95,25 @@ class Settings:
     periodic: bool = True
     max_new_tokens: int = 256
     stop: tuple[str, ...] = ()
+    sampling: Sampling = field(default_factory=Sampling)
+    fixed_width: int = 0
 
     def __post_init__(self) -> None:
-        for name, low, high in (
-            ("n_max", 1, 64),
-            ("n_min", 1, 64),
-            ("k", 0, 512),
-            ("max_new_tokens", 1, 1_000_000),
-        ):
-            value = getattr(self, name)
-            if type(value) is not int or not low <= value <= high:
-                raise SettingsError(
-                    f"{name} is a whole number from {low} to {high:,}, not {value!r}."
-                )
+        _whole("n_max", self.n_max, 1, 64)
+        _whole("n_min", self.n_min, 1, 64)
+        _whole("k", self.k, 0, 512)
+        _whole("max_new_tokens", self.max_new_tokens, 1, 1_000_000)
+        _whole("fixed_width", self.fixed_width, 0, 1024)
+        if 0 < self.fixed_width <= self.k:
+            raise SettingsError(
+                f"A fixed width of {self.fixed_width} has no room for drafts of {self.k} tokens."
+            )
         if self.n_min > self.n_max:
             raise SettingsError(f"n_min ({self.n_min}) is larger than n_max ({self.n_max}).")
-        if self.policy not in POLICIES:
-            raise SettingsError(f"The policy is one of {', '.join(POLICIES)}, not {self.policy!r}.")
-        if self.search not in SEARCHES:
-            raise SettingsError(f"The search is one of {', '.join(SEARCHES)}, not {self.search!r}.")
+        _one_of("policy", self.policy, tuple(POLICIES))
+        _one_of("search", self.search, SEARCHES)
+        if type(self.periodic) is not bool:
+            raise SettingsError(f"periodic is true or false, not {self.periodic!r}.")
         if any(not isinstance(stop, str) or not stop for stop in self.stop):
             raise SettingsError("A stop string is a text of at least one character.")
 
@@ -57,7 +122,10 @@ class Settings:
         return replace(self, k=0)
 
     def to_json(self) -> dict:
-        return {**asdict(self), "stop": list(self.stop)}
+        """JSON values alone, so that it survives a file."""
+        sampling = asdict(self.sampling)
+        sampling["banned"] = [list(sequence) for sequence in self.sampling.banned]
+        return {**asdict(self), "stop": list(self.stop), "sampling": sampling}
 
     @classmethod
     def from_json(cls, data: dict) -> Settings:
@@ -68,5 +136,24 @@ class Settings:
         known = {f.name: data[f.name] for f in fields(cls) if f.name in data}
         if not isinstance(known.get("stop", []), (list, tuple)):
             raise SettingsError("The stop strings of a run are a list.")
+        sampling = known.get("sampling", {})
+        if not isinstance(sampling, dict):
+            raise SettingsError("The sampling settings of a run are an object.")
         known["stop"] = tuple(known.get("stop", ()))
-        return cls(**known)
+        return cls(**{**known, "sampling": Sampling.from_json(sampling)})
+
+
+def _whole(name: str, value: object, low: int, high: int) -> None:
+    if type(value) is not int or not low <= value <= high:
+        raise SettingsError(f"{name} is a whole number from {low} to {high:,}, not {value!r}.")
+
+
+def _one_of(name: str, value: object, options: tuple[str, ...]) -> None:
+    if value not in options:
+        raise SettingsError(f"The {name} is one of {', '.join(options)}, not {value!r}.")
+
+
+def _number(name: str, value: object, low: float, high: float, besides: str = "") -> None:
+    number = type(value) in (int, float) and math.isfinite(value)
+    if not number or not low <= value <= high:
+        raise SettingsError(f"{name} is {besides}a number from {low:g} to {high:g}, not {value!r}.")

@@ -13,6 +13,7 @@ class RecordedScores:
     """The choices that the recorded model made; see Scores. It recorded no other logits."""
 
     choices: list[int]
+    width: int
 
     def kept(self, rows: int) -> tuple[list[float], list[float]]:
         return [], []
@@ -44,11 +45,13 @@ class RecordedTarget:
 
     def prefill(self, ids: Sequence[int]) -> RecordedScores:
         self._prompt, self._kept = len(ids), 1
-        return RecordedScores(self._output[:1])
+        return RecordedScores(self._output[:1], len(ids))
 
     def forward(self, tokens: Sequence[int]) -> RecordedScores:
         known = self._output[self._kept : self._kept + len(tokens)]
-        return RecordedScores(known + [_UNKNOWN] * (len(tokens) - len(known)))
+        return RecordedScores(
+            known + [_UNKNOWN] * (len(tokens) - len(known)), len(tokens)
+        )
 
     def commit(self, positions: int) -> None:
         self._kept += positions

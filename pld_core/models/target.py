@@ -8,8 +8,11 @@ from typing import Protocol, Sequence
 class Scores(Protocol):
     """What the target thinks after each of the W positions of one forward pass."""
 
-    choices: list[int]
-    """[W] the target's own next token after each position, on the host."""
+    choices: Sequence[int]
+    """[W] the target's own next token after each position."""
+
+    width: int
+    """How many positions the pass really ran, >= W."""
 
     def kept(self, rows: int) -> tuple[list[float], list[float]]:
         """Probabilities [rows] and top-2 logit margins [rows] of the first rows' choices."""
