@@ -104,7 +104,9 @@ class Trace:
         """Share of the generated tokens inside spans of >= n+1 tokens that stand verbatim in
         the context before them; n is the settings' longest match unless given. A property of
         the text: f against it tells a bad lookup from a text with nothing to copy."""
-        n = int(self.start.settings.get("n_max", 3)) if n is None else n
+        if n is None:
+            recorded = self.start.settings.get("n_max")
+            n = recorded if type(recorded) is int and recorded > 0 else 3
         return text_copy_rate(self.start.prompt.ids, self.ids, n)
 
     def laws(self) -> Iterator[str]:
@@ -126,6 +128,10 @@ class Trace:
                 yield f"Pass {number} is numbered {step.index}."
             if step.match is not None:
                 yield from _match_laws(step, context, reference, len(self.start.prompt.ids))
+            if step.bonus is None and step is not self.passes[-1]:
+                yield f"Pass {step.index} ends the answer, but it goes on."
+            if step.bonus is not None and step.bonus in step.draft[step.accepted :][:1]:
+                yield f"Pass {step.index} rejects a draft token that was right."
             context.extend(step.kept)
         if len(self.ids) != self.end.tokens:
             yield f"The end counts {self.end.tokens} tokens, the passes kept {len(self.ids)}."
