@@ -5,7 +5,12 @@ import shutil
 from collections import Counter
 from pathlib import Path
 
+import hypothesis
 import pytest
+
+# How long an example takes is the machine's business.
+hypothesis.settings.register_profile("tests", parent=hypothesis.settings(), deadline=None)
+hypothesis.settings.load_profile("tests")
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -36,7 +36,7 @@ pieces = st.lists(st.text("ab#", max_size=4), max_size=30)
 stops = st.lists(st.text("ab#", min_size=1, max_size=7), max_size=3)
 
 
-@hypothesis_settings(max_examples=1000, deadline=None)
+@hypothesis_settings(max_examples=1000)
 @given(pieces, st.sets(st.integers(0, 20), max_size=3), stops, st.integers(1, 35))
 def test_ends_where_looking_at_the_whole_text_after_every_token_ends(pieces, eos, stop, limit):
     tokens = [len(piece) + 5 * place for place, piece in enumerate(pieces)]

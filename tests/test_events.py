@@ -127,7 +127,7 @@ ends = st.builds(
 any_event = st.one_of(starts, prefills(), passes(), ends)
 
 
-@hypothesis_settings(max_examples=400, deadline=None)
+@hypothesis_settings(max_examples=400)
 @given(any_event)
 def test_an_event_survives_its_line(event):
     line = dumps(event)
@@ -137,7 +137,7 @@ def test_an_event_survives_its_line(event):
     assert dumps(loads(line)) == line
 
 
-@hypothesis_settings(max_examples=50, deadline=None)
+@hypothesis_settings(max_examples=50)
 @given(st.lists(any_event, max_size=6))
 def test_a_stream_survives_its_file(stream):
     file = "".join(dumps(event) + "\n" for event in stream)
@@ -145,7 +145,7 @@ def test_a_stream_survives_its_file(stream):
     assert list(events.read(file.replace("\n", "\r\n\n").splitlines(keepends=True))) == stream
 
 
-@hypothesis_settings(max_examples=100, deadline=None)
+@hypothesis_settings(max_examples=100)
 @given(any_event, st.dictionaries(st.text("xyz", min_size=3), json_values))
 def test_unknown_fields_are_ignored(event, more):
     line = json.dumps({**more, **json.loads(dumps(event))})
@@ -260,14 +260,14 @@ def test_another_version_is_refused(version):
     assert refused(json.dumps({**json.loads(dumps(GOOD[5])), "v": version}))
 
 
-@hypothesis_settings(max_examples=300, deadline=None)
+@hypothesis_settings(max_examples=300)
 @given(json_values)
 def test_random_json_is_refused(value):
     assert refused(json.dumps(value))
     assert refused(json.dumps({"v": 1, "type": value}))
 
 
-@hypothesis_settings(max_examples=300, deadline=None)
+@hypothesis_settings(max_examples=300)
 @given(st.sampled_from(["start", "prefill", "pass", "end"]), st.data())
 def test_random_fields_are_refused(kind, data):
     names = {name for event in GOOD for name in json.loads(dumps(event))} - {"v", "type"}
@@ -275,7 +275,7 @@ def test_random_fields_are_refused(kind, data):
     refused(json.dumps({"v": 1, "type": kind, **fields}))
 
 
-@hypothesis_settings(max_examples=200, deadline=None)
+@hypothesis_settings(max_examples=200)
 @given(st.text(max_size=60))
 def test_random_text_is_refused(text):
     assert refused(text)
@@ -369,7 +369,7 @@ def test_an_event_that_contradicts_itself_is_refused(event, changes):
     assert refused(json.dumps({**json.loads(dumps(GOOD[event])), **changes}))
 
 
-@hypothesis_settings(max_examples=50, deadline=None)
+@hypothesis_settings(max_examples=50)
 @given(st.integers(0, 4), st.sampled_from(["", "  ", "\t\r"]))
 def test_reading_names_the_line(place, blank):
     lines = [blank] + [dumps(event) for event in GOOD[1:]]

@@ -90,7 +90,7 @@ def searches(draw):
     return ids, cuts, settings, reference, draw(st.lists(st.integers(0, 30), max_size=3))
 
 
-@hypothesis_settings(max_examples=600, deadline=None)
+@hypothesis_settings(max_examples=600)
 @given(searches())
 def test_lookup_equals_brute_force_on_any_text_fed_in_any_chunks(search):
     check(*search)

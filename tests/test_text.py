@@ -148,14 +148,14 @@ def test_the_two_tokenizers_are_what_they_should_be():
 
 
 @KINDS
-@hypothesis_settings(max_examples=400, deadline=None)
+@hypothesis_settings(max_examples=400)
 @given(text=texts)
 def test_pieces_of_a_text_join_to_the_decoded_whole(kind, text):
     stream(kind, kind.encode(text))
 
 
 @KINDS
-@hypothesis_settings(max_examples=200, deadline=None)
+@hypothesis_settings(max_examples=200)
 @given(text=texts, data=st.data())
 def test_an_answer_may_end_at_any_token(kind, text, data):
     ids = kind.encode(text)
@@ -171,7 +171,7 @@ def test_an_answer_may_end_at_any_token(kind, text, data):
 
 
 @KINDS
-@hypothesis_settings(max_examples=150, deadline=None)
+@hypothesis_settings(max_examples=150)
 @given(parts=st.lists(texts, max_size=4), data=st.data())
 def test_an_answer_that_begins_anywhere_and_jumps_about(kind, parts, data):
     # whole words and characters in an order that no encoder gives: spaces doubled, none at all
@@ -179,7 +179,7 @@ def test_an_answer_that_begins_anywhere_and_jumps_about(kind, parts, data):
     stream(kind, ids)
 
 
-@hypothesis_settings(max_examples=500, deadline=None)
+@hypothesis_settings(max_examples=500)
 @given(st.lists(st.integers(2, BYTE_LEVEL.tokenizer.get_vocab_size() - 1), max_size=30))
 def test_random_bytes_that_are_no_utf8_join_to_the_decoded_whole(ids):
     stream(BYTE_LEVEL, ids)
@@ -237,7 +237,7 @@ def test_the_window_does_not_grow_with_the_text(kind, unit):
 
 
 @KINDS
-@hypothesis_settings(max_examples=150, deadline=None)
+@hypothesis_settings(max_examples=150)
 @given(text=texts, data=st.data())
 def test_control_tokens_have_no_text_in_an_answer(kind, text, data):
     ids = kind.encode(text)
@@ -257,7 +257,7 @@ def test_control_tokens_have_their_name_in_prompts_and_drafts(kind):
 
 
 @KINDS
-@hypothesis_settings(max_examples=150, deadline=None)
+@hypothesis_settings(max_examples=150)
 @given(text=texts)
 def test_pieces_of_a_prompt_join_to_the_prompt(kind, text):
     ids = kind.encode(text)

@@ -249,7 +249,7 @@ def brute_copy_rate(prompt, output, n):
 tokens = st.lists(st.integers(0, 2), max_size=14)
 
 
-@hypothesis_settings(max_examples=400, deadline=None)
+@hypothesis_settings(max_examples=400)
 @given(tokens, tokens, st.integers(1, 5))
 def test_text_copy_rate_is_the_share_of_copied_spans(prompt, output, n):
     assert text_copy_rate(prompt, output, n) == pytest.approx(brute_copy_rate(prompt, output, n))
