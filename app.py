@@ -153,10 +153,10 @@ def completed(stream: str, reason: str, message: str = "") -> str:
     return stream + "".join(f"{line}\n" for line in ends)
 
 
-def recordings() -> dict[str, Path]:
+def recordings(folder: Path) -> dict[str, Path]:
     """Title -> file of each recorded run."""
     titles = {preset["id"]: preset["title"] for preset in presets()}
-    files = sorted((STATIC / "examples").glob("*.ndjson"))
+    files = sorted(folder.glob("*.ndjson"))
     return {titles.get(f.stem, f.stem.replace("-", " ").capitalize()): f for f in files}
 
 
@@ -171,9 +171,9 @@ def gpu_seconds(*inputs: Any) -> int:
     return int(min(120, 10 + 0.04 * max_new_tokens * (2 if plain else 1)))
 
 
-def build(slot: Slot) -> gr.Blocks:
-    """The page on one slot."""
-    recorded_runs = recordings()
+def build(slot: Slot, examples: Path = STATIC / "examples") -> gr.Blocks:
+    """The page on one slot, with the recorded runs of a folder."""
+    recorded_runs = recordings(examples)
     choices = {preset["title"]: preset for preset in presets()}
     first = next(iter(choices.values()))
     shown = next(iter(recorded_runs), None)
@@ -255,7 +255,9 @@ def build(slot: Slot) -> gr.Blocks:
                         1, 2048, first["max_new_tokens"], step=1, label=Words.max_new_tokens
                     )
                     chat = gr.Checkbox(first["chat"], label=Words.chat, info=Words.chat_info)
-                plain = gr.Checkbox(True, label=Words.plain, info=Words.plain_info)
+                plain = gr.Checkbox(
+                    True, label=Words.plain, info=Words.plain_info, elem_id="plain"
+                )
             with gr.Column(scale=4, min_width=320, elem_id="lens"):
                 recorded = gr.Dropdown(
                     list(recorded_runs), value=shown, label=Words.recorded, elem_id="recorded"
@@ -276,13 +278,14 @@ def build(slot: Slot) -> gr.Blocks:
             concurrency_limit=1,
             api_name="run",
         )
-        stop.click(
+        # Through the queue, so that its answer comes after whatever the run still sends.
+        stop.click(None, cancels=running, api_name=False).then(
             lambda stream: completed(stream, "cancelled"),
             view,
             view,
-            cancels=running,
+            show_progress="hidden",
+            concurrency_limit=None,
             api_name=False,
-            **at_once,
         )
         preset.input(
             fill,

@@ -59,6 +59,7 @@
 
     #show(pass) {
       const to = Math.max(Math.min(1, this.passes), Math.min(pass, this.passes));
+      this.cursor = to;
       this.moved(to === this.passes ? null : to);
     }
 

@@ -35,8 +35,10 @@
       this.#restart(new Trace());
     }
 
-    // The stream so far: continues the trace on screen, or is another one.
+    // The stream so far: continues the trace on screen, or is another one. A run that was left
+    // for another trace may still send: it stays left.
     take(text) {
+      if (this.left?.continues(text)) return;
       if (!this.trace.continues(text)) this.#restart(new Trace());
       try {
         this.trace.grow(text);
@@ -57,6 +59,7 @@
     }
 
     #restart(trace) {
+      this.left = this.trace?.main && !this.trace.finished ? this.trace : null;
       this.trace = trace;
       this.cursor = this.hovered = this.locked = this.copiesOf = this.reveal = null;
       this.difference = this.copies = null;

@@ -25,7 +25,7 @@ from pld_core.events import (
 )
 from pld_core.serving import Request, RequestError, Status
 
-CONTEXT_LIMIT = 8192
+CONTEXT = 8192
 
 
 def tokens_of(text: str) -> list[str]:
@@ -77,7 +77,7 @@ def lane(
         versions={},
         settings={"n_max": n_max, "k": k},
         prompt=Prompt(list(context), prompt, len(prompt) if begun is None else begun),
-        context_limit=CONTEXT_LIMIT,
+        context_limit=CONTEXT,
         created=created,
     )
     kept, passes, origin = 0, 1, len(context)
@@ -141,35 +141,48 @@ class ScriptedSlot:
     """Answers every prompt with `answer`. Tests set the public attributes before a run."""
 
     def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
         self.status = Status("ready", "scripted, float32 on paper")
         self.answer: list[str] = []
+        self.n_max, self.k = 3, 10
+        self.context = CONTEXT
         self.plain_answer: list[str] | None = None
         self.pause = 0.0
         self.gate = threading.Event()  # a run waits after `gate_at` lines until it is set
         self.gate_at: int | None = None
+        self.breaks_at: int | None = None
         self.closed = threading.Event()
         self.requests: list[Request] = []
 
     def run(self, request: Request) -> Iterator[str]:
         self.requests.append(request)
         self.closed.clear()
+        if self.status.state != "ready":
+            raise RequestError(self.status.text)
         if not request.prompt:
             raise RequestError("The prompt is empty: there is nothing to read.")
         prompt = tokens_of(request.prompt)
-        if len(prompt) > CONTEXT_LIMIT:
+        if len(prompt) > self.context:
             raise RequestError(
-                f"The prompt has {len(prompt)} tokens and the context holds {CONTEXT_LIMIT}."
+                f"The prompt has {len(prompt)} tokens and the context holds {self.context}."
             )
         created = f"run-{len(self.requests)}"
-        options = {"n_max": request.n_max, "k": request.k, "created": created}
+        options = {"n_max": self.n_max, "k": self.k, "created": created}
+        if request.answer_prefix:
+            options["begun"] = len(prompt)
+            prompt += tokens_of(request.answer_prefix)
         lanes = [lane(prompt, self.answer, **options)]
         if request.plain:
             lanes.append(lane(prompt, self.plain_answer or self.answer, "plain", **options))
         text = ""
         try:
             for number, line in enumerate(lines(*lanes)):
+                if number == self.breaks_at:
+                    raise RuntimeError("the scripted model breaks")
                 if number == self.gate_at:
-                    while not self.gate.wait(0.05):
+                    while not self.gate.wait(0.02):
                         yield text
                 text += line
                 yield text

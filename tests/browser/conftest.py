@@ -1,0 +1,155 @@
+"""The real page on a scripted slot, in a real Chromium."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+from typing import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+import app
+from tests.browser.scripted import ScriptedSlot, lane, lines, tokens_of
+
+EXAMPLE_PROMPT = "one two three four five six"
+EXAMPLE_ANSWER = tokens_of(" two three four nine")
+
+
+@pytest.fixture(scope="session")
+def example() -> str:
+    prompt = tokens_of(EXAMPLE_PROMPT)
+    return "".join(lines(lane(prompt, EXAMPLE_ANSWER), lane(prompt, EXAMPLE_ANSWER, "plain")))
+
+
+@pytest.fixture(scope="session")
+def examples(tmp_path_factory: pytest.TempPathFactory, example: str) -> Path:
+    folder = tmp_path_factory.mktemp("examples")
+    (folder / "counting.ndjson").write_text(example, "utf-8")
+    other = "".join(lines(lane(tokens_of("to and fro"), tokens_of(" and on"))))
+    (folder / "walking.ndjson").write_text(other, "utf-8")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def browser(chromium: str) -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@pytest.fixture(scope="session")
+def served(examples: Path, chromium: str) -> Iterator[tuple[str, ScriptedSlot]]:
+    """The address of the page, and its slot."""
+    slot = ScriptedSlot()
+    page = app.build(slot, examples)
+    _, address, _ = page.launch(
+        server_name="127.0.0.1",
+        server_port=free_port(),
+        prevent_thread_lock=True,
+        quiet=True,
+        **app.launch_settings(),
+    )
+    yield address, slot
+    page.close()
+
+
+@pytest.fixture
+def slot(served: tuple[str, ScriptedSlot]) -> Iterator[ScriptedSlot]:
+    _, slot = served
+    slot.reset()
+    yield slot
+    slot.gate.set()
+
+
+class View:
+    """The page as a visitor handles it."""
+
+    def __init__(self, page: Page, address: str) -> None:
+        self.page = page
+        self.address = address
+        self.faults: list[str] = []
+        page.on("pageerror", lambda error: self.faults.append(str(error)))
+        self.open()
+
+    def open(self) -> None:
+        self.page.goto(self.address)
+        expect(self.part("run")).not_to_be_empty()
+
+    def part(self, name: str):
+        return self.page.locator(f".pld-lens [data-part={name}]")
+
+    def text(self, lane: str) -> str:
+        """The text of a lane, exactly: lone surrogates do not survive the way here unescaped."""
+        return json.loads(self.part(lane).evaluate("e => JSON.stringify(e.textContent)"))
+
+    def figure(self, name: str) -> tuple[str, str]:
+        item = self.page.locator(f".pld-lens [data-figure={name}]")
+        return item.locator(".value").inner_text(), item.locator(".note").inner_text()
+
+    def token(self, lane: str, at: int):
+        return self.part(lane).locator(f"[data-at='{at}']")
+
+    def marked(self, lane: str, mark: str) -> list[int]:
+        return self.part(lane).evaluate(
+            "(e, mark) => [...e.querySelectorAll('.token.' + mark)].map(t => +t.dataset.at)", mark
+        )
+
+    def start(self, prompt: str, plain: bool = True, prefix: str = "") -> None:
+        self.page.locator("#prompt textarea").fill(prompt)
+        self.page.locator("#answer-prefix textarea").fill(prefix)
+        self.page.locator("#plain input[type=checkbox]").set_checked(plain)
+        self.page.locator("#run").click()
+
+    def run(self, slot: ScriptedSlot, prompt: str, answer: list[str], **options) -> None:
+        """A run from the click to its end."""
+        slot.answer = answer
+        before = len(slot.requests)
+        self.start(prompt, **options)
+        self.page.wait_for_function(
+            "created => document.querySelector('[data-part=run]').textContent.endsWith(created)",
+            arg=f"run-{before + 1}",
+        )
+        self.wait_for_end()
+
+    def wait_for_end(self) -> None:
+        self.page.wait_for_function(
+            "() => ['lookupState', 'plainState'].every(part => "
+            "document.querySelector(`[data-part=${part}]`).dataset.state !== 'running')"
+        )
+
+    def saved(self) -> str:
+        with self.page.expect_download() as download:
+            self.part("save").click()
+        return Path(download.value.path()).read_text("utf-8")
+
+    def load(self, content: str | bytes, name: str = "trace.ndjson") -> None:
+        data = content.encode() if isinstance(content, str) else content
+        self.part("file").set_input_files(
+            {"name": name, "mimeType": "application/x-ndjson", "buffer": data}
+        )
+
+    def leave(self) -> None:
+        self.page.mouse.move(1, 1)
+
+
+def opened(browser: Browser, address: str, **options) -> View:
+    return View(browser.new_context(**options).new_page(), address)
+
+
+@pytest.fixture
+def view(
+    browser: Browser, served: tuple[str, ScriptedSlot], slot: ScriptedSlot
+) -> Iterator[View]:
+    view = opened(browser, served[0], viewport={"width": 1366, "height": 1000})
+    yield view
+    view.page.context.close()
+    assert view.faults == []

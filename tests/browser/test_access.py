@@ -1,0 +1,77 @@
+"""Narrow, dark, by keyboard, in forced colours, and what axe finds."""
+
+from pathlib import Path
+
+import axe_playwright_python
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.conftest import View, opened
+from tests.browser.scripted import ScriptedSlot, tokens_of
+
+AXE = Path(axe_playwright_python.__file__).parent / "axe.min.js"
+LETTERS = "a b c d e f g"
+LETTERS_ANSWER = tokens_of(" b c d e X f")
+
+
+def axe(view: View) -> list[str]:
+    view.page.add_script_tag(path=AXE)
+    found = view.page.evaluate("axe.run('.pld-lens').then(result => result.violations)")
+    return [f"{v['id']}: {n['target']} {n['failureSummary']}" for v in found for n in v["nodes"]]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing(browser, served, slot: ScriptedSlot, scheme: str) -> None:
+    view = opened(browser, served[0], color_scheme=scheme)
+    view.run(slot, LETTERS, LETTERS_ANSWER)
+    assert view.page.locator(".pld-lens").get_attribute("data-theme") == scheme
+    assert axe(view) == []
+    view.part("range").fill("2")
+    expect(view.part("position")).to_have_text("pass 2 of 3")
+    view.token("lookup", 2).hover()
+    expect(view.part("prompt").locator(".source")).to_have_count(3)
+    assert axe(view) == []
+    view.load("no trace")
+    expect(view.part("problem")).to_be_visible()
+    view.run(slot, LETTERS, LETTERS_ANSWER, plain=False)
+    assert axe(view) == []
+    view.page.context.close()
+
+
+def test_a_phone_needs_no_sideways_scrolling(browser, served, slot: ScriptedSlot) -> None:
+    view = opened(browser, served[0], viewport={"width": 390, "height": 844}, has_touch=True)
+    view.run(slot, LETTERS, [*LETTERS_ANSWER, " " + "w" * 300])
+    for part in ("run", "range", "lookup", "prompt", "plain", "pass", "plot"):
+        box = view.part(part).bounding_box()
+        assert box["x"] >= 0 and box["x"] + box["width"] <= 390, part
+    assert view.page.evaluate("document.documentElement.scrollWidth") <= 390
+    view.token("lookup", 2).tap()
+    expect(view.part("prompt").locator(".source")).to_have_count(3)
+    view.page.context.close()
+
+
+def test_forced_colours_keep_the_rules(browser, served, slot: ScriptedSlot) -> None:
+    view = opened(browser, served[0], forced_colors="active")
+    view.run(slot, LETTERS, LETTERS_ANSWER)
+    style = "e => getComputedStyle(e).borderBottomStyle"
+    assert view.token("lookup", 1).evaluate(style) == "solid"
+    assert view.token("lookup", 4).evaluate(style) == "dotted"
+    view.page.context.close()
+
+
+def test_the_theme_can_change_under_the_view(view: View) -> None:
+    root = view.page.locator(".pld-lens")
+    expect(root).to_have_attribute("data-theme", "light")
+    view.page.evaluate("document.body.classList.add('dark')")
+    expect(root).to_have_attribute("data-theme", "dark")
+
+
+def test_tab_stops_are_controls_and_panes_only(view: View) -> None:
+    stops = view.page.evaluate(
+        """() => [...document.querySelectorAll('.pld-lens :is(button, input, select, [tabindex])')]
+             .filter(e => e.tabIndex >= 0).map(e => e.dataset.part)"""
+    )
+    assert stops == [
+        "save", "file", "play", "first", "back", "forward", "last", "range", "speed",
+        "prompt", "lookup", "plain",
+    ]  # fmt: skip
