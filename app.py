@@ -25,7 +25,7 @@ from typing import Any, Iterator
 import gradio as gr
 import plotly
 
-from pld_core.events import End, EventError, Start, dumps, read
+from pld_core.events import End, EventError, Pass, Prefill, Start, dumps, read
 from pld_core.serving import Request, RequestError, Slot
 
 STATIC = Path(__file__).resolve().parent / "static"
@@ -141,7 +141,7 @@ def completed(stream: str, reason: str, message: str = "") -> str:
                 open_lanes[event.lane] = [0, 0]
             elif isinstance(event, End):
                 open_lanes.pop(event.lane, None)
-            elif event.lane in open_lanes:
+            elif isinstance(event, (Prefill, Pass)) and event.lane in open_lanes:
                 open_lanes[event.lane][0] += len(event.kept)
                 open_lanes[event.lane][1] += 1
     except EventError:
@@ -196,6 +196,9 @@ def build(slot: Slot, examples: Path = STATIC / "examples") -> gr.Blocks:
             max_new_tokens=int(max_new_tokens),
             plain=plain,
         )
+        # Gradio cannot close a generator that is cancelled before its first yield, so that one
+        # comes before the slot is taken.
+        yield gr.skip(), "", gr.skip()
         stream = ""
         try:
             for stream in slot.run(request):

@@ -26,11 +26,18 @@
     probabilities: orAbsent(isList(isNumber)), margins: orAbsent(isList(isNumber)),
   };
   const shapes = {
-    start: { lane: isText, model: isText, device: isText, dtype: isText, settings: isObject, prompt: isPrompt, created: orAbsent(isText) },
+    start: {
+      lane: isText, model: isText, device: isText, dtype: isText, settings: isObject, prompt: isPrompt,
+      created: orAbsent(isText), hardware: orAbsent(isText), notices: orAbsent(isList(isText)),
+    },
     prefill: { ...kept, seconds: isNumber },
     pass: {
       ...kept, index: isCount, match: orAbsent(isMatch), draft: isList(isCount), draft_pieces: isList(isText), accepted: isCount,
       bonus: orAbsent(isCount), width: isCount, seconds: isSeconds, alternatives: orAbsent(isCount), wanted: orAbsent(isList(isCandidate)),
+    },
+    compare: {
+      lane: isText, against: isText, first_difference: orAbsent(isCount),
+      margin: orAbsent(isNumber), swing: orAbsent(isNumber), rounding: orAbsent(isNumber),
     },
     end: { lane: isText, reason: isReason, tokens: isCount, passes: isCount, pieces: orAbsent(isList(isText)), message: orAbsent(isText) },
   };
@@ -48,7 +55,8 @@
     );
   }
 
-  // The event of one line; throws TraceError saying, in a clause, what is wrong with it.
+  // The event of one line, null for a type that is not known here; throws TraceError saying, in
+  // a clause, what is wrong with it.
   function readEvent(line) {
     let event;
     try {
@@ -56,8 +64,9 @@
     } catch {
       throw new TraceError(problems.notJson);
     }
-    if (!isObject(event) || !Object.hasOwn(shapes, event.type)) throw new TraceError(problems.notEvent);
+    if (!isObject(event) || !isText(event.type) || event.v === undefined) throw new TraceError(problems.notEvent);
     if (event.v !== 1) throw new TraceError(problems.version(String(event.v).slice(0, 20)));
+    if (!Object.hasOwn(shapes, event.type)) return null;
     for (const [name, is] of Object.entries(shapes[event.type])) {
       if (!is(event[name])) throw new TraceError(problems.field(name));
     }

@@ -35,7 +35,7 @@
       this.#set("passes", words.count(n.passes), text.plainPasses(n.tokens, !plain));
       this.#set("tokensPerPass", n.tokensPerPass === null ? text.none : words.fixed(n.tokensPerPass, 2), text.plainTokensPerPass);
       this.#speedup(lookup && plain && speedup(lookup, plain, passes), lookup && !plain);
-      this.#sameText(difference);
+      this.#sameText(difference, trace.comparison);
       this.#list(n.passes ? words.details(n, main.prefillSeconds) : []);
     }
 
@@ -47,12 +47,12 @@
       this.figures.speedup.item.classList.toggle("against", ratio < 0.995);
     }
 
-    #sameText(difference) {
+    #sameText(difference, comparison) {
       const { item } = this.figures.sameText;
       item.classList.toggle("against", Boolean(difference) && difference.at !== null);
       item.title = difference && difference.at !== null ? text.differsTitle : "";
       if (!difference) return this.#set("sameText", text.none, text.notMeasured);
-      if (difference.at !== null) return this.#set("sameText", text.no, text.differsAt(difference.at + 1, difference.margin));
+      if (difference.at !== null) return this.#set("sameText", text.no, text.differsAt(difference.at + 1, difference.margin, verdict(comparison)));
       if (difference.compared === 0) return this.#set("sameText", text.none, "");
       this.#set("sameText", text.yes, (difference.final ? text.compared : text.comparedSoFar)(difference.compared));
     }
@@ -67,6 +67,13 @@
       setText(this.figures[name].note, note);
       if (name === "speedup" && value === text.none) this.figures.speedup.item.classList.remove("against");
     }
+  }
+
+  // What a measured comparison says of a difference: as far as rounding alone moves logits, or not.
+  function verdict(comparison) {
+    const { swing, rounding } = comparison ?? {};
+    if (typeof swing !== "number" || typeof rounding !== "number") return null;
+    return swing <= rounding ? "tie" : "bug";
   }
 
   Object.assign(lens, { Headline });

@@ -217,8 +217,12 @@
     // Pointing must not move the text under the pointer; going to a pass may.
     #revealMarks({ key, own }, promptLength) {
       if (this.reveal === null) return;
-      if (key.length && key[0] < promptLength) this.panes.prompt.reveal(key[0]);
-      if (this.reveal === "all") this.panes.lookup.reveal(own[0] - promptLength);
+      const { prompt, lookup, plain } = this.panes;
+      if (key.length && key[0] < promptLength) prompt.reveal(key[0]);
+      if (this.reveal === "all") {
+        lookup.reveal(own[0] - promptLength);
+        plain.reveal(plain.shown - 1);
+      }
       this.reveal = null;
     }
 
@@ -234,8 +238,10 @@
         for (const name of ["run", "promptCount", "lookupCount", "plainCount", "lookupState", "plainState"]) setText(part[name], "");
         return setText(part.status, words.fixedTexts.empty);
       }
-      const { model, device, dtype, created } = main.start;
-      setText(part.run, words.run(model, device, dtype, created));
+      const notices = (main.start.notices ?? []).join(" ");
+      setText(part.run, words.run(main.start));
+      setText(part.notices, notices);
+      part.notices.hidden = notices === "";
       setText(part.promptCount, words.paneTokens(main.promptLength));
       for (const [name, lane] of [["lookup", lookup], ["plain", plain]]) {
         const shown = this.panes[name].shown;

@@ -68,7 +68,7 @@
 
     // Moves this pane's own scroll position only: scrollIntoView would move the page.
     reveal(position) {
-      const span = this.spans[Math.min(position, this.spans.length - 1)];
+      const span = this.spans[position];
       if (!span) return;
       const { element } = this;
       const top = span.offsetTop;

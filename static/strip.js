@@ -49,7 +49,7 @@
       const others = (event.wanted ?? []).filter(({ id }) => id !== event.bonus);
       if (rejected && others.length) parts.push(row(text.otherwise, weighedChips(others)));
       const { lookup, forward, accept } = event.seconds;
-      parts.push(costs([text.width(event.width), text.total(lookup + forward + accept), text.split(event.seconds)], event.seconds));
+      parts.push(costs([text.width(event.width), text.total(lookup + forward + accept), text.split(event.seconds)]));
       return parts;
     }
 
@@ -110,22 +110,9 @@
     return made;
   }
 
-  function costs(texts, seconds) {
+  function costs(texts) {
     const made = node("div", "costs");
-    if (seconds) made.append(bar(seconds));
     made.append(...texts.map((line) => node("span", "", line)));
-    return made;
-  }
-
-  // The same split as the words beside it, to scale.
-  function bar(seconds) {
-    const made = node("span", "bar");
-    made.ariaHidden = "true";
-    for (const name of ["lookup", "forward", "accept"]) {
-      const part = node("span", name);
-      part.style.flexGrow = seconds[name] / (seconds.lookup + seconds.forward + seconds.accept || 1);
-      made.append(part);
-    }
     return made;
   }
 

@@ -80,6 +80,7 @@
       this.read = 0;
       this.line = 0;
       this.lanes = new Map();
+      this.comparison = null;
     }
 
     // A whole trace from a file; throws TraceError, one sentence.
@@ -115,7 +116,8 @@
       this.line += 1;
       if (line.trim() === "") return;
       try {
-        this.#add(readEvent(line));
+        const event = readEvent(line);
+        if (event) this.#add(event);
       } catch (error) {
         throw error instanceof TraceError ? new TraceError(problems.line(this.line, error.message)) : error;
       }
@@ -130,6 +132,10 @@
         return;
       }
       if (!lane) throw new TraceError(problems.noStart);
+      if (event.type === "compare") {
+        this.comparison = event;
+        return;
+      }
       if (lane.end || (event.type !== "end" && (event.type === "prefill") !== (lane.passes.length === 0))) {
         throw new TraceError(problems.order);
       }

@@ -17,6 +17,11 @@
     return `${fixed(1000 * ms, ms >= 0.00095 ? 0 : 1)} µs`;
   }
 
+  function moment(created) {
+    const date = new Date(/^[0-9]{4}-[0-9]{2}-[0-9]{2}T/.test(created) ? created : NaN);
+    return Number.isNaN(date.getTime()) ? created : `${date.toISOString().slice(0, 16).replace("T", " ")} UTC`;
+  }
+
   const regions = {
     prompt: (n) => `prompt token ${count(n)}`,
     output: (n) => `token ${count(n)} of its own output`,
@@ -30,6 +35,11 @@
     context_full: ["context full", "finished: the context is full"],
     cancelled: ["stopped", "was stopped"],
     error: ["failed", "failed"],
+  };
+
+  const verdicts = {
+    tie: "a rounding tie",
+    bug: "more than rounding explains",
   };
 
   lens.words = {
@@ -91,8 +101,14 @@
       no: "no",
       compared: (n) => `${plural(n, "token")} compared`,
       comparedSoFar: (n) => `${plural(n, "token")} compared so far`,
-      differsAt: (n, margin) =>
-        `first at token ${count(n)}` + (margin === null ? "" : `, margin ${margin < 0.01 ? margin.toExponential(1) : fixed(margin, 2)}`),
+      differsAt: (n, margin, verdict) =>
+        [
+          `first at token ${count(n)}`,
+          margin === null ? null : `margin ${margin > 0 && margin < 0.01 ? margin.toExponential(1) : fixed(margin, 2)}`,
+          verdicts[verdict],
+        ]
+          .filter(Boolean)
+          .join(", "),
       differsTitle: "The two lanes chose different tokens there. The margin is the gap between the two best logits: a small one is a near-tie that rounding decides.",
     },
     details: (n, prefill) =>
@@ -103,7 +119,7 @@
         `${count(n.unmatched)} of ${plural(n.passes, "pass", "passes")} without a match`,
         `prefill ${duration(prefill)}, not in the speed-up`,
       ].filter(Boolean),
-    run: (model, device, dtype, created) => [model, device, dtype, created].filter(Boolean).join(" · "),
+    run: ({ model, device, hardware, dtype, created }) => [model, dtype, hardware || device, moment(created)].filter(Boolean).join(" · "),
 
     paneTokens: (n) => plural(n, "token"),
     lanePasses: (tokens, passes) => `${plural(tokens, "token")}, ${plural(passes, "pass", "passes")}`,
@@ -170,7 +186,7 @@
       tooLarge: (limit) => `This file is larger than ${limit} MB, too large for a trace to be shown.`,
       unreadable: "This file could not be read.",
       empty: "This file holds no trace.",
-      tooLong: (limit) => `This trace holds more than ${count(limit)} tokens, too many to be drawn.`,
+      tooLong: (limit) => `it takes the trace over ${count(limit)} tokens, more than can be drawn`,
       line: (number, what) => `Line ${count(number)} is not part of a trace: ${what}.`,
       stream: (what) => `The run sent something that cannot be drawn: ${what}`,
       notJson: "it is not JSON",

@@ -103,21 +103,25 @@ class View:
             "(e, mark) => [...e.querySelectorAll('.token.' + mark)].map(t => +t.dataset.at)", mark
         )
 
-    def start(self, prompt: str, plain: bool = True, prefix: str = "") -> None:
+    def ask(self, prompt: str, plain: bool = True, prefix: str = "") -> None:
         self.page.locator("#prompt textarea").fill(prompt)
         self.page.locator("#answer-prefix textarea").fill(prefix)
         self.page.locator("#plain input[type=checkbox]").set_checked(plain)
         self.page.locator("#run").click()
 
-    def run(self, slot: ScriptedSlot, prompt: str, answer: list[str], **options) -> None:
-        """A run from the click to its end."""
+    def start(self, slot: ScriptedSlot, prompt: str, answer: list[str], **options) -> None:
+        """A run from the click to its first sign on screen."""
         slot.answer = answer
         before = len(slot.requests)
-        self.start(prompt, **options)
+        self.ask(prompt, **options)
         self.page.wait_for_function(
             "created => document.querySelector('[data-part=run]').textContent.endsWith(created)",
             arg=f"run-{before + 1}",
         )
+
+    def run(self, slot: ScriptedSlot, prompt: str, answer: list[str], **options) -> None:
+        """A run from the click to its end."""
+        self.start(slot, prompt, answer, **options)
         self.wait_for_end()
 
     def wait_for_end(self) -> None:

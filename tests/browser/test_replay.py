@@ -184,10 +184,9 @@ def test_the_prompt_pane_scrolls_itself_and_not_the_page(view: View, slot: Scrip
 
 
 def test_a_lane_follows_its_end_only_when_it_is_there(view: View, slot: ScriptedSlot) -> None:
-    slot.answer = tokens_of("\n".join(f"row {i} of many" for i in range(60)))
     slot.gate_at = 190
     slot.gate.clear()
-    view.start("nothing of it")
+    view.start(slot, "nothing of it", tokens_of("\n".join(f"row {i} of many" for i in range(60))))
     expect(view.token("lookup", 100)).to_be_attached()
     bottom = "e => e.scrollHeight - e.scrollTop - e.clientHeight"
     expect(view.part("plainState")).to_have_text("running")

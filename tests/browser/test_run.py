@@ -4,10 +4,10 @@ import time
 
 from playwright.sync_api import expect
 
-from pld_core.events import End, read
+from pld_core.events import Compared, End, dumps, read
 from pld_core.serving import Status
 from tests.browser.conftest import EXAMPLE_ANSWER, EXAMPLE_PROMPT, View, opened
-from tests.browser.scripted import ScriptedSlot, tokens_of
+from tests.browser.scripted import ScriptedSlot, lane, lines, tokens_of
 
 LETTERS = "a b c d e f g"
 LETTERS_ANSWER = tokens_of(" b c d e X f")
@@ -40,8 +40,7 @@ def test_numbers_are_those_counted_by_hand(view: View, slot: ScriptedSlot) -> No
 def test_spans_appear_while_it_runs(view: View, slot: ScriptedSlot) -> None:
     slot.gate_at = 8
     slot.gate.clear()
-    slot.answer = LONG
-    view.start("nothing of it")
+    view.start(slot, "nothing of it", LONG)
     expect(view.part("lookupState")).to_have_attribute("data-state", "running")
     expect(view.token("lookup", 1)).to_be_visible()
     assert 0 < len(view.text("lookup")) < len("".join(LONG))
@@ -54,8 +53,7 @@ def test_spans_appear_while_it_runs(view: View, slot: ScriptedSlot) -> None:
 def test_before_the_first_token_it_says_what_it_reads(view: View, slot: ScriptedSlot) -> None:
     slot.gate_at = 2  # both starts are out, neither prefill
     slot.gate.clear()
-    slot.answer = LETTERS_ANSWER
-    view.start(LETTERS)
+    view.start(slot, LETTERS, LETTERS_ANSWER)
     expect(view.part("status")).to_have_text("Reading 7 prompt tokens …")
     assert view.text("prompt") == LETTERS
     assert view.text("lookup") == ""
@@ -66,8 +64,7 @@ def test_before_the_first_token_it_says_what_it_reads(view: View, slot: Scripted
 def test_stop_freezes_the_run_and_another_can_follow(view: View, slot: ScriptedSlot) -> None:
     slot.gate_at = 20
     slot.gate.clear()
-    slot.answer = LONG
-    view.start("nothing of it")
+    view.start(slot, "nothing of it", LONG)
     expect(view.token("plain", 4)).to_be_visible()
     view.page.locator("#stop").click()
     expect(view.part("lookupState")).to_have_text("stopped")
@@ -86,10 +83,9 @@ def test_stop_freezes_the_run_and_another_can_follow(view: View, slot: ScriptedS
 
 
 def test_no_late_update_undoes_a_stop(view: View, slot: ScriptedSlot) -> None:
-    slot.answer = ENDLESS
     slot.pause = 0.01
     for _ in range(4):
-        view.start("nothing of it")
+        view.start(slot, "nothing of it", ENDLESS)
         expect(view.part("lookupState")).to_have_attribute("data-state", "running")
         expect(view.token("plain", 3)).to_be_visible()
         view.page.locator("#stop").click()
@@ -111,10 +107,10 @@ def test_a_wrong_request_is_a_sentence_and_the_next_run_works(
     view: View, slot: ScriptedSlot
 ) -> None:
     before = view.text("lookup")
-    view.start("")
+    view.ask("")
     notice = view.page.locator("#notice [role=alert]")
     expect(notice).to_have_text("The prompt is empty: there is nothing to read.")
-    view.start("word " * 9000)
+    view.ask("word " * 9000)
     expect(notice).to_contain_text("and the context holds 8192")
     assert view.text("lookup") == before
     assert view.page.locator("#prompt textarea").input_value() == "word " * 9000
@@ -125,8 +121,7 @@ def test_a_wrong_request_is_a_sentence_and_the_next_run_works(
 
 def test_a_run_that_breaks_off_says_so(view: View, slot: ScriptedSlot) -> None:
     slot.breaks_at = 9
-    slot.answer = LONG
-    view.start("nothing of it")
+    view.start(slot, "nothing of it", LONG)
     expect(view.part("lookupState")).to_have_text("failed")
     expect(view.page.locator("#notice")).to_contain_text("broke off")
 
@@ -144,6 +139,21 @@ def test_lanes_that_differ_say_where_and_by_what_margin(view: View, slot: Script
     slot.plain_answer = tokens_of(" b c Q e X f")
     view.run(slot, LETTERS, LETTERS_ANSWER)
     assert view.figure("sameText") == ("no", "first at token 3, margin 2.50")
+
+
+def test_a_measured_comparison_says_whether_rounding_explains_it(view: View) -> None:
+    prompt = tokens_of(LETTERS)
+    trace = "".join(
+        lines(
+            lane(prompt, LETTERS_ANSWER, margin=0.02),
+            lane(prompt, tokens_of(" b c Q e X f"), "plain"),
+        )
+    )
+    for rounding, verdict in ((0.1, "a rounding tie"), (0.01, "more than rounding explains")):
+        compared = Compared("pld", "plain", 2, 0.02, 0.05, rounding)
+        view.load(trace + dumps(compared) + "\n")
+        note = view.page.locator("[data-figure=sameText] .note")
+        expect(note).to_have_text(f"first at token 3, margin 0.02, {verdict}")
 
 
 def test_a_slower_lookup_is_shown_as_slower(view: View, slot: ScriptedSlot) -> None:
@@ -167,7 +177,7 @@ def test_a_recorded_run_stands_there_before_the_model(
     assert view.text("prompt") == EXAMPLE_PROMPT
     assert view.text("lookup") == "".join(EXAMPLE_ANSWER)
     expect(view.page.locator("#model")).to_have_text("The model is loading.")
-    view.start("too early")
+    view.ask("too early")
     expect(view.page.locator("#notice")).to_have_text("The model is loading.")
     slot.status = Status("ready", "scripted, float32 on paper")
     expect(view.page.locator("#model")).to_have_text("scripted, float32 on paper")
@@ -182,9 +192,8 @@ def test_another_recorded_run_can_be_chosen(view: View) -> None:
 
 
 def test_a_recorded_run_ends_the_run_on_screen(view: View, slot: ScriptedSlot) -> None:
-    slot.answer = ENDLESS
     slot.pause = 0.01
-    view.start("nothing of it")
+    view.start(slot, "nothing of it", ENDLESS)
     expect(view.token("plain", 3)).to_be_visible()
     view.page.locator("#recorded input").click()
     view.page.get_by_role("option", name="Walking").click()
@@ -195,7 +204,6 @@ def test_a_recorded_run_ends_the_run_on_screen(view: View, slot: ScriptedSlot) -
 
 
 def test_settings_reach_the_decoder(view: View, slot: ScriptedSlot) -> None:
-    slot.answer = LETTERS_ANSWER
     view.page.get_by_text("Settings", exact=True).click()
     for label, value in [
         ("Longest match, tokens (n)", "5"),
@@ -219,11 +227,10 @@ def test_a_reload_starts_clean(view: View, slot: ScriptedSlot) -> None:
 
 
 def test_closing_the_tab_ends_the_run(browser, served, slot: ScriptedSlot) -> None:
-    slot.answer = LONG
     slot.gate_at = 12
     slot.gate.clear()
     view = opened(browser, served[0])
-    view.start("nothing of it")
+    view.start(slot, "nothing of it", LONG)
     expect(view.token("plain", 3)).to_be_visible()
     view.page.context.close()
     until = time.monotonic() + 30
