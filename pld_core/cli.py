@@ -5,18 +5,21 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections import Counter
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import IO, Iterable, Iterator, Sequence
 
 from pld_core.decoder import PromptError
-from pld_core.events import Event, dumps
+from pld_core.events import Compared, Event, dumps
 from pld_core.lookup import POLICIES
-from pld_core.prompting import Ask
-from pld_core.race import race
+from pld_core.prompting import Ask, banned
 from pld_core.replay import what_if
-from pld_core.settings import Settings, SettingsError
+from pld_core.rows import RowsError, read_rows
+from pld_core.settings import Sampling, Settings, SettingsError
 from pld_core.threads import settle
-from pld_core.trace import Comparison, Trace, TraceError, compare, endings, lanes, read, speedups
+from pld_core.trace import Trace, TraceError, compare, endings, lanes, read, speedups
+from pld_core.verify import ROWS, checks, verify
 
 INTERRUPTED = 130
 
@@ -35,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         options.command(options)
         sys.stdout.flush()
-    except (UsageError, SettingsError, PromptError, TraceError) as error:
+    except (UsageError, SettingsError, PromptError, TraceError, RowsError) as error:
         return _fail(str(error))
     except KeyboardInterrupt:
         _fail("Stopped.")
@@ -47,8 +50,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _fail(sentence: str) -> int:
-    print(f"pld_core: {sentence}", file=sys.stderr)
+    _say(sentence)
     return 1
+
+
+def _say(sentence: str) -> None:
+    print(f"pld_core: {sentence}", file=sys.stderr, flush=True)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -67,12 +74,23 @@ def _parser() -> argparse.ArgumentParser:
     generate.add_argument("--max-new-tokens", type=int, default=256, metavar="N")
     generate.add_argument("--stop", action="append", default=[], metavar="TEXT",
                           help="end the answer at this text; may be repeated")
-    generate.add_argument("--model", default=os.environ.get("PLD_MODEL") or None,
-                          help="hub id or local folder; the embedded model unless given")
-    generate.add_argument("--device", help="cpu, cuda, cuda:1; the GPU when there is one")
-    generate.add_argument("--dtype", help="float32 (default on a CPU), bfloat16 or float16")
+    generate.add_argument("--reference", metavar="FILE",
+                          help="a text to copy from that the model does not read")
+    generate.add_argument("--strict", action="store_true",
+                          help="every pass equally wide: half precision becomes exact, and slower")
+    _sampling_options(generate)
+    _model_options(generate)
     generate.add_argument("--compare", action="store_true", help="run plain decoding beside it")
     generate.add_argument("--events", metavar="FILE", help="write the stream of passes (NDJSON)")
+
+    verify = commands.add_parser("verify", help="does PLD write what plain decoding writes here?")
+    verify.set_defaults(command=_verify)
+    _model_options(verify)
+    verify.add_argument("--rows", metavar="FILE", action="append", default=[],
+                        help="prompts to try (JSON lines or text); may be repeated")
+    verify.add_argument("--limit", type=int, metavar="N", help="only the first N rows of each file")
+    verify.add_argument("--max-new-tokens", type=int, default=128, metavar="N")
+    verify.add_argument("--checks", metavar="NAMES", help="some of greedy,sampled,penalised,strict")
 
     replayed = commands.add_parser("replay", help="ask a recorded run for another lookup")
     replayed.set_defaults(command=_replay)
@@ -83,6 +101,30 @@ def _parser() -> argparse.ArgumentParser:
     stats.set_defaults(command=_stats)
     stats.add_argument("trace", metavar="TRACE")
     return parser
+
+
+def _model_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--model", default=os.environ.get("PLD_MODEL") or None,
+                        help="hub id or local folder; the embedded model unless given")
+    parser.add_argument("--device", help="cpu, cuda, cuda:1; the GPU when there is one")
+    parser.add_argument("--dtype", help="float32 (default on a CPU), bfloat16 or float16")
+
+
+def _sampling_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("sampling", "names and rules are transformers'")
+    for f in fields(Sampling):
+        if f.name in ("banned", "forced_first", "forced_last"):
+            continue
+        kind = int if f.type == "int" else float
+        group.add_argument(f"--{f.name.replace('_', '-')}", type=kind, default=f.default,
+                           metavar="X" if kind is float else "N", help=f"default {f.default}")
+    group.add_argument("--ban", action="append", default=[], metavar="TEXT",
+                       help="a text that never appears; may be repeated")
+
+
+def _sampling(options: argparse.Namespace) -> Sampling:
+    given = {f.name: getattr(options, f.name) for f in fields(Sampling) if f.name in options}
+    return Sampling(**given)
 
 
 def _lookup_options(parser: argparse.ArgumentParser) -> None:
@@ -103,39 +145,55 @@ def _settings(options: argparse.Namespace, **more) -> Settings:
 
 def _generate(options: argparse.Namespace) -> None:
     settings = _settings(
-        options, max_new_tokens=options.max_new_tokens, stop=tuple(options.stop)
+        options,
+        max_new_tokens=options.max_new_tokens,
+        stop=tuple(options.stop),
+        sampling=_sampling(options),
+        fixed_width=options.k + 1 if options.strict else 0,
     )
-    ask = Ask(_prompt(options), options.answer_prefix, not options.raw, options.system)
+    ask = Ask(
+        _prompt(options),
+        options.answer_prefix,
+        chat=not options.raw,
+        system=options.system,
+        reference=_file(options.reference) if options.reference else "",
+    )
     if not ask.prompt.strip() and not ask.answer_prefix:
         raise PromptError("The prompt is empty.")  # before a model is loaded for it
-    from pld_core.models.errors import ModelError
-    from pld_core.models.loading import load
-
-    try:
-        model = load(options.model, options.device, options.dtype)
-    except ModelError as error:
-        raise UsageError(str(error)) from None
-    running = model.both(ask, settings)
-    if not options.compare:
-        running = running[:1]
-    found = _run(race(running), options.events)
+    model = _load(options)
+    if options.ban:
+        sampling = replace(settings.sampling, banned=banned(model.tokenizer, options.ban))
+        settings = replace(settings, sampling=sampling)
+    found = _run(model.run(ask, settings, plain=options.compare), options.events)
     print()
     print(_table({"lookup": found["pld"], **({"plain": found["plain"]} if options.compare else {})}))
     if options.compare:
         print(_verdict(found["pld"], found["plain"]))
 
 
+def _load(options: argparse.Namespace):
+    from pld_core.models.errors import ModelError
+    from pld_core.models.loading import load
+
+    try:
+        return load(options.model, options.device, options.dtype, _say)
+    except ModelError as error:
+        raise UsageError(str(error)) from None
+
+
 def _prompt(options: argparse.Namespace) -> str:
     if options.prompt is not None:
         return options.prompt
-    if options.prompt_file is None:
-        return sys.stdin.read()
+    return sys.stdin.read() if options.prompt_file is None else _file(options.prompt_file)
+
+
+def _file(path: str) -> str:
     try:
-        return Path(options.prompt_file).read_text(encoding="utf-8")
+        return Path(path).read_text(encoding="utf-8")
     except OSError as error:
-        raise UsageError(f"{options.prompt_file} cannot be read: {error.strerror}.") from None
+        raise UsageError(f"{path} cannot be read: {error.strerror}.") from None
     except UnicodeDecodeError:
-        raise UsageError(f"{options.prompt_file} is not a text in UTF-8.") from None
+        raise UsageError(f"{path} is not a text in UTF-8.") from None
 
 
 def _run(events: Iterator[Event], path: str | None) -> dict[str, Trace]:
@@ -154,7 +212,7 @@ def _printed(events: Iterable[Event]) -> Iterator[Event]:
         if event.lane == "pld":
             print(*getattr(event, "pieces", ()), sep="", end="", flush=True)
             for notice in getattr(event, "notices", ()):
-                print(f"pld_core: {notice}", file=sys.stderr)
+                _say(notice)
         yield event
 
 
@@ -169,6 +227,38 @@ def _written(events: Iterator[Event], file: IO[str]) -> Iterator[Event]:
     finally:
         for end in endings(lanes(seen)):
             print(dumps(end), file=file)
+
+
+def _verify(options: argparse.Namespace) -> None:
+    wanted = checks(options.max_new_tokens)
+    if options.checks:
+        names = options.checks.split(",")
+        unknown = set(names) - {check.name for check in wanted}
+        if unknown:
+            raise UsageError(f"There is no check called {sorted(unknown)[0]!r}.")
+        wanted = [check for check in wanted if check.name in names]
+    rows = [row for path in options.rows for row in read_rows(path)[: options.limit]] or ROWS
+    model = _load(options)
+    print(f"{model.name}, {model.dtype} on {model.hardware}")
+    counts = {check.name: Counter() for check in wanted}
+    for outcome in verify(model, rows, wanted):
+        counts[outcome.check.name][outcome.verdict] += 1
+        if outcome.verdict not in ("same", "refused"):
+            print(f"{outcome.row.name}, {outcome.check.name}: {_same(outcome.compared)}")
+        elif outcome.refused:
+            print(f"{outcome.row.name}, {outcome.check.name}: {outcome.refused}")
+    print(_verify_table(counts))
+    if any(count["bug"] + count["different"] for count in counts.values()):
+        raise UsageError("PLD and plain decoding differ by more than rounding.")
+
+
+def _verify_table(counts: dict[str, Counter]) -> str:
+    verdicts = ("same", "tie", "bug", "different", "refused")
+    lines = [["", "rows", *verdicts]] + [
+        [name, str(count.total()), *(str(count[verdict]) for verdict in verdicts)]
+        for name, count in counts.items()
+    ]
+    return _aligned(lines)
 
 
 def _replay(options: argparse.Namespace) -> None:
@@ -213,6 +303,10 @@ def _table(columns: dict[str, Trace], times: bool = True) -> str:
     rows = [_column(trace, times) for trace in columns.values()]
     labels = list(rows[0])
     lines = [["", *columns]] + [[label, *(row[label] for row in rows)] for label in labels]
+    return _aligned(lines)
+
+
+def _aligned(lines: list[list[str]]) -> str:
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
     return "\n".join(
         line[0].ljust(widths[0]) + "".join("  " + c.rjust(w) for c, w in zip(line[1:], widths[1:]))
@@ -257,11 +351,15 @@ def _verdict(pld: Trace, plain: Trace) -> str:
     speed = f"{ratios['passes']:.2f}x fewer passes"
     if time is not None:
         speed += f", {time:.2f}x in time (predicted {ratios['predicted']:.2f}x)"
-    return f"{_same(compare(pld, plain))}; {speed}"
+    return f"{_same(pld.compared or compare(pld, plain))}; {speed}"
 
 
-def _same(comparison: Comparison) -> str:
-    if comparison.same:
+def _same(found: Compared) -> str:
+    if found.verdict == "same":
         return "same text"
-    margin = "unknown" if comparison.margin is None else f"{comparison.margin:.4g}"
-    return f"different text from token {comparison.first_difference} on (top-2 margin {margin})"
+    margin = "unknown" if found.margin is None else f"{found.margin:.4g}"
+    why = {
+        "tie": f": a rounding tie, rounding moves margins by up to {found.rounding:.4g} here",
+        "bug": f": a bug, since rounding moves margins by no more than {found.rounding:.4g} here",
+    }.get(found.verdict, "") if found.rounding is not None else ""
+    return f"different text from token {found.first_difference} on, margin {margin}{why}"

@@ -1,8 +1,9 @@
 """The stream: typed events and their one-line JSON form (NDJSON, field `v`).
 
 A lane (one run of one decoder) is `Start`, `Prefill`, any number of `Pass`, `End`, in that
-order. Several lanes may be interleaved in one stream; every event names its lane. The same
-lines are what the page renders, what an exported file holds and what a recorded example is.
+order. Several lanes may be interleaved in one stream; every event names its lane. `Compared`
+comes after the ends of the two lanes it compares. The same lines are what the page renders,
+what an exported file holds and what a recorded example is.
 
 Token counts are tokens, times are wall seconds with the device synchronised, positions count
 from the first token of their region.
@@ -182,8 +183,37 @@ class End:
             raise EventError(f"The reason of an end is one of {', '.join(REASONS)}.")
 
 
-Event = Start | Prefill | Pass | End
-_TYPES: dict[str, type] = {cls.type: cls for cls in (Start, Prefill, Pass, End)}
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """After two finished lanes: whether `lane` generated the same tokens as `against`.
+
+    first_difference: index of the first generated token that differs, null when none does.
+    margin: the smaller of the two lanes' top-2 logit margins there. swing: the sum of them, how
+    far the two tokens moved against each other between the lanes. rounding: how far rounding
+    alone was measured to move them, between one-row and many-row passes of this model on this
+    device; null when there was no need to measure.
+    """
+
+    type: ClassVar[str] = "compare"
+    lane: str
+    against: str
+    first_difference: int | None = None
+    margin: float | None = None
+    swing: float | None = None
+    rounding: float | None = None
+
+    @property
+    def verdict(self) -> str:
+        """same, tie (rounding explains the difference), bug (it does not) or different."""
+        if self.first_difference is None:
+            return "same"
+        if self.swing is None or self.rounding is None:
+            return "different"
+        return "tie" if self.swing <= self.rounding else "bug"
+
+
+Event = Start | Prefill | Pass | End | Compared
+_TYPES: dict[str, type] = {cls.type: cls for cls in (Start, Prefill, Pass, End, Compared)}
 
 
 def _check_kept(event: Prefill | Pass) -> None:

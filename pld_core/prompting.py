@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Sequence
 
 from pld_core.events import Prompt
 from pld_core.text import REPLACEMENT, pieces_of
@@ -59,6 +59,14 @@ def encode_reference(tokenizer: PreTrainedTokenizerBase, text: str) -> Prompt:
     """A reference text's tokens, without control tokens."""
     ids = _ids(tokenizer, _whole(text, []), as_text=True)
     return Prompt(ids, pieces_of(ids, decoder(tokenizer), control_tokens(tokenizer)), len(ids))
+
+
+def banned(
+    tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]
+) -> tuple[tuple[int, ...], ...]:
+    """Token sequences that spell the texts, at the start of a text and after a space."""
+    spelled = (_ids(tokenizer, before + text, as_text=True) for text in texts for before in ("", " "))
+    return tuple(dict.fromkeys(tuple(ids) for ids in spelled if ids))
 
 
 def control_tokens(tokenizer: PreTrainedTokenizerBase) -> dict[int, str]:

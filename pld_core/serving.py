@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Iterator
 
 from pld_core.events import dumps
 from pld_core.prompting import Ask
-from pld_core.race import race
 from pld_core.settings import Settings, SettingsError
 
 if TYPE_CHECKING:
@@ -121,12 +120,10 @@ class Slot:
         settings = request.settings()
         with self._turn:
             try:
-                lanes = model.both(request.ask(), settings)
+                events = model.run(request.ask(), settings, request.plain)
             except ValueError as error:
                 raise RequestError(str(error)) from None
-            if not request.plain:
-                lanes = lanes[:1]
-            yield from _batched(_lines(race(lanes), starts=len(lanes)))
+            yield from _batched(_lines(events, starts=1 + request.plain))
 
     def _report(self, line: str) -> None:
         self._status = Status("loading", line)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Iterable, Iterator
 
 from pld_core import theory
-from pld_core.events import End, Event, EventError, Pass, Prefill, Start
+from pld_core.events import Compared, End, Event, EventError, Pass, Prefill, Start
 from pld_core.events import read as read_events
 
 
@@ -50,12 +50,14 @@ class Numbers:
 
 @dataclass(slots=True)
 class Trace:
-    """One lane. `passes` are those after the prefill; a lane cut short lacks its tail."""
+    """One lane. `passes` are those after the prefill; a lane cut short lacks its tail.
+    `compared` is what its run found beside another lane, if it ran beside one."""
 
     start: Start
     prefill: Prefill | None
     passes: list[Pass]
     end: End | None
+    compared: Compared | None = None
 
     @property
     def steps(self) -> list[Prefill | Pass]:
@@ -177,27 +179,20 @@ def text_copy_rate(prompt: list[int], output: list[int], n: int) -> float:
     return sum(covered[len(prompt) :]) / len(output)
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """How two lanes' tokens compare: where they first differ, None when they do not, and the
-    smaller of the two top-2 margins there, None when it was not recorded."""
-
-    first_difference: int | None
-    margin: float | None
-
-    @property
-    def same(self) -> bool:
-        return self.first_difference is None
-
-
-def compare(a: Trace, b: Trace) -> Comparison:
-    """Compares the generated tokens of two lanes."""
+def compare(a: Trace, b: Trace) -> Compared:
+    """Compares the generated tokens of two lanes; margins are null where none were recorded."""
     left, right = a.ids, b.ids
     for place in range(max(len(left), len(right))):
         if left[place : place + 1] != right[place : place + 1]:
             margins = [m[place] for m in (a.margins, b.margins) if place < len(m)]
-            return Comparison(place, min(margins, default=None))
-    return Comparison(None, None)
+            return Compared(
+                a.start.lane,
+                b.start.lane,
+                place,
+                min(margins, default=None),
+                sum(margins) if len(margins) == 2 else None,
+            )
+    return Compared(a.start.lane, b.start.lane)
 
 
 def speedups(pld: Trace, plain: Trace) -> dict[str, float | None]:
@@ -248,6 +243,12 @@ def lanes(events: Iterable[Event]) -> dict[str, Trace]:
             if trace is not None:
                 raise TraceError(f"The lane {event.lane!r} starts twice.")
             found[event.lane] = Trace(event, None, [], None)
+            continue
+        if isinstance(event, Compared):
+            against = found.get(event.against)
+            if not (trace and trace.end and against and against.end):
+                raise TraceError(f"The lane {event.lane!r} is compared before it has ended.")
+            trace.compared = event
             continue
         if trace is None or trace.end is not None:
             raise TraceError(f"An event of the lane {event.lane!r} stands outside the lane.")

@@ -296,10 +296,10 @@ def plain_lane(ids, margins=None, seconds=1.0):
 def test_compare_names_the_first_difference_and_the_smaller_margin():
     a = plain_lane([1, 2, 3, 4], [4.0, 3.0, 0.25, 2.0])
     b = plain_lane([1, 2, 9, 4], [4.0, 3.0, 0.125, 2.0])
-    assert compare(a, a).same and compare(a, a).first_difference is None
+    assert compare(a, a).verdict == "same" and compare(a, a).first_difference is None
     assert (compare(a, b).first_difference, compare(a, b).margin) == (2, 0.125)
     assert compare(b, a) == compare(a, b)
-    assert not compare(a, b).same
+    assert compare(a, b).verdict != "same"
 
 
 def test_compare_of_a_lane_that_is_shorter():
@@ -318,7 +318,7 @@ def test_compare_finds_the_first_difference(left, right):
         if left[place : place + 1] != right[place : place + 1]
     ]
     assert compare(a, b).first_difference == (differences[0] + 1 if differences else None)
-    assert compare(a, b).same is (left == right)
+    assert (compare(a, b).verdict == "same") is (left == right)
 
 
 def test_speedups_by_hand():

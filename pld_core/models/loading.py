@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
-from typing import Callable
+from typing import Callable, Iterator
 
 import torch
+from huggingface_hub.utils import logging as hub_logging
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
     AutoModelForSeq2SeqLM,
     AutoTokenizer,
 )
+from transformers.utils import logging as transformers_logging
 
 from pld_core.models import embedded
 from pld_core.models.errors import ModelError
@@ -40,10 +43,11 @@ def load(
     dtype = dtype or ("bfloat16" if device.startswith("cuda") else "float32")
     folder = str(embedded.embedded_model(report)) if name is None else name
     shown = embedded.NAME if name is None else name
+    if name is not None and report and not Path(name).is_dir():
+        report(f"Looking for {name} in the cache and on the Hugging Face hub.")
     try:
-        network, tokenizer = _read(folder, device, getattr(torch, dtype))
-    except ModelError:
-        raise
+        with _quiet():
+            network, tokenizer = _read(folder, device, getattr(torch, dtype))
     except Exception as error:
         raise ModelError(_sentence(shown, error)) from error
     packaged = embedded.PACKAGE if name is None else "local"
@@ -64,6 +68,20 @@ def _device(device: str | None) -> str:
     if kind == "cuda" and not cuda:
         raise ModelError("There is no CUDA device here; leave the device out to use the CPU.")
     return device
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """What cannot be loaded is said in one sentence, and the rest needs no bars."""
+    bars, verbosity = transformers_logging.is_progress_bar_enabled(), hub_logging.get_verbosity()
+    transformers_logging.disable_progress_bar()
+    hub_logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        hub_logging.set_verbosity(verbosity)
+        if bars:
+            transformers_logging.enable_progress_bar()
 
 
 def _read(folder: str, device: str, dtype: torch.dtype):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from functools import cached_property
@@ -18,11 +19,14 @@ from pld_core.events import Event, Start
 from pld_core.lookup import build
 from pld_core.models.eager import EagerTarget, context_limit
 from pld_core.models.encdec import EncoderDecoderTarget
+from pld_core.models.rounding import measure
 from pld_core.models.static import StaticTarget
 from pld_core.prompting import Ask, control_tokens, decoder, encode, encode_reference
+from pld_core.race import race
 from pld_core.sampling import Chooser
 from pld_core.settings import Settings
 from pld_core.text import Pieces
+from pld_core.trace import Trace, compare, lanes
 
 
 @dataclass(frozen=True)
@@ -118,11 +122,38 @@ class Model:
         target = self.target(settings, len(start.prompt.ids))
         return decode(start, target, build(settings, reference), text, settings)
 
-    def both(self, ask: Ask, settings: Settings) -> list[Iterator[Event]]:
-        """The lookup lane "pld" and the plain lane "plain" of one prompt."""
+    def run(self, ask: Ask, settings: Settings, plain: bool = True) -> Iterator[Event]:
+        """Runs the lookup lane "pld" and, racing it, the plain lane "plain"; then compares.
+
+        Raises PromptError or SettingsError at once.
+        """
         start = self.start("pld", ask, settings)
-        plain = settings.plain()
-        return [
-            self.lane(start, settings),
-            self.lane(replace(start, lane="plain", settings=plain.to_json()), plain),
-        ]
+        running = [self.lane(start, settings)]
+        if plain:
+            own = settings.plain()
+            running.append(self.lane(replace(start, lane="plain", settings=own.to_json()), own))
+        return self._compared(race(running)) if plain else race(running)
+
+    def _compared(self, events: Iterator[Event]) -> Iterator[Event]:
+        seen: list[Event] = []
+        with closing(events):
+            for event in events:
+                seen.append(event)
+                yield event
+        found = lanes(seen)
+        pld = found["pld"]
+        compared = compare(pld, found["plain"])
+        if compared.verdict != "same":
+            compared = replace(compared, rounding=self._rounding(pld, compared.first_difference))
+        yield compared
+
+    def _rounding(self, trace: Trace, tokens: int) -> float | None:
+        """See `measure`: over the prompt and the first `tokens` tokens of a lane."""
+        settings = replace(Settings.from_json(trace.start.settings), fixed_width=0)
+        prompt = trace.start.prompt.ids
+        return measure(
+            lambda: self.target(settings, len(prompt)),
+            prompt,
+            trace.ids[:tokens],
+            whole=not self.encoder_decoder,
+        )

@@ -1,0 +1,100 @@
+"""Prompts from files that people already have."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Iterator
+
+from pld_core.prompting import Ask
+
+
+class RowsError(ValueError):
+    """A file that holds no prompts; the message is one sentence for a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One prompt with its name, the category it belongs to and its own stop strings."""
+
+    name: str
+    category: str
+    ask: Ask
+    stop: tuple[str, ...] = ()
+
+
+def read_rows(path: str | Path) -> list[Row]:
+    """The prompts of a file: JSON lines in the shapes below, or any other text as one prompt.
+
+    Shapes: {"prompt"} or {"chat": messages} (ours: also "stop", "answer_prefix", "system",
+    "reference", "raw"), Spec-Bench {"turns"} (its first turn), code edits {"instruction",
+    "input"}, questions {"question", "ctxs"}, key-value retrieval {"ordered_kv_records", "key"}.
+    Raises RowsError.
+    """
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise RowsError(f"{path} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise RowsError(f"{path} is not a text in UTF-8.") from None
+    if path.suffix not in (".jsonl", ".ndjson"):
+        return [Row(path.name, "text", Ask(text))] if text.strip() else []
+    rows = list(_parsed(text, path))
+    if not rows:
+        raise RowsError(f"{path} holds no prompt.")
+    return rows
+
+
+def _parsed(text: str, path: Path) -> Iterator[Row]:
+    # splitlines() would also break at U+2028, which JSON allows inside a string
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            data = json.loads(line)
+            row = _row(data, f"{path.stem}:{number}")
+        except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError):
+            raise RowsError(f"Line {number} of {path} is not a prompt in a known shape.") from None
+        yield row
+
+
+def _row(data: dict, name: str) -> Row:
+    name = str(data.get("id") or data.get("task_id") or data.get("question_id") or name)
+    if "turns" in data:
+        return Row(name, _text(data.get("category", "chat")), Ask(_text(data["turns"][0])))
+    if "instruction" in data:
+        return Row(name, "edit", Ask(f"{_text(data['instruction'])}\n\n{_text(data['input'])}"))
+    if "ordered_kv_records" in data:
+        records = json.dumps(dict(data["ordered_kv_records"]), indent=0)
+        question = f"Write the value of the key {_text(data['key'])} and nothing else."
+        return Row(name, "retrieval", Ask(f"{records}\n\n{question}"))
+    if "ctxs" in data:
+        passages = "\n\n".join(_text(passage["text"]) for passage in data["ctxs"])
+        question = f"Answer with words from the text: {_text(data['question'])}?"
+        return Row(name, "question", Ask(f"{passages}\n\n{question}"))
+    return Row(name, _text(data.get("category", "prompt")), _ask(data), _stops(data.get("stop", [])))
+
+
+def _ask(data: dict) -> Ask:
+    chat = data.get("chat")
+    prompt = data["prompt"] if data.get("prompt") is not None else chat[-1]["content"]
+    system = data.get("system")
+    return Ask(
+        _text(prompt),
+        _text(data.get("answer_prefix", "")),
+        chat=not data.get("raw", False),
+        system=None if system is None else _text(system),
+        reference=_text(data.get("reference", "")),
+    )
+
+
+def _stops(value: object) -> tuple[str, ...]:
+    return tuple(_text(stop) for stop in ([value] if isinstance(value, str) else value))
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(value)
+    return value

@@ -1,0 +1,93 @@
+"""The exactness battery: does PLD write what plain decoding writes, on this model, here?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Iterator, Sequence
+
+from pld_core.decoder import PromptError
+from pld_core.events import Compared
+from pld_core.prompting import Ask
+from pld_core.rows import Row
+from pld_core.settings import Sampling, Settings
+from pld_core.trace import Trace, lanes
+
+if TYPE_CHECKING:
+    from pld_core.models.model import Model
+
+_NOTE = (
+    "Meeting notes, 4 March. The north gate opens at 7:30 and closes at 18:00. Deliveries go to "
+    "bay 3, not to bay 2, until the floor there is dry. Call extension 4417 before you unload."
+)
+_CODE = (
+    "def area(width, height):\n    return width * height\n\n\n"
+    "def volume(width, height, depth):\n    return area(width, height) * depth\n"
+)
+
+ROWS = (
+    Row("copy", "copy", Ask(f"Repeat this word for word:\n\n{_NOTE}", _NOTE[:47])),
+    Row("code", "edit", Ask(f"Rename width to w in this code:\n\n{_CODE}", "def area(w, height):")),
+    Row("list", "periodic", Ask("Write the word yes forty times, separated by commas.")),
+    Row("question", "question", Ask(f"{_NOTE}\n\nWhere do deliveries go, and until when?")),
+    Row("json", "extract", Ask(f'{_NOTE}\n\nGive the opening hours as JSON with "open" and "close".')),
+    Row("story", "free", Ask("Tell a short story about a clock that runs backwards.")),
+    Row("unicode", "text", Ask("Repeat: 🦊-41 → 北京 ñandú 👩‍🚀 🦊-41 → 北京 ñandú 👩‍🚀")),
+)
+"""Asked of a model when no file of rows is given."""
+
+SAMPLED = Sampling(temperature=0.8, top_p=0.95, seed=7)
+PENALISED = Sampling(repetition_penalty=1.2, no_repeat_ngram=6, min_new_tokens=8)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One way to decode; every row is run with it in both lanes."""
+
+    name: str
+    settings: Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one row gave under one check. refused is the sentence why it could not run."""
+
+    row: Row
+    check: Check
+    pld: Trace | None = None
+    plain: Trace | None = None
+    compared: Compared | None = None
+    refused: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """same, tie, bug, different (see Compared) or refused."""
+        return self.compared.verdict if self.compared else "refused"
+
+
+def checks(max_new_tokens: int, n_max: int = 3, k: int = 10) -> list[Check]:
+    """Greedy, sampled, with processors, and strict (one fixed width)."""
+    base = Settings(n_max=n_max, k=k, max_new_tokens=max_new_tokens)
+    return [
+        Check("greedy", base),
+        Check("sampled", replace(base, sampling=SAMPLED)),
+        Check("penalised", replace(base, sampling=PENALISED)),
+        Check("strict", replace(base, fixed_width=k + 1)),
+    ]
+
+
+def verify(model: Model, rows: Sequence[Row], wanted: Sequence[Check]) -> Iterator[Outcome]:
+    """Runs every row under every check and yields each outcome as it is known."""
+    for row in rows:
+        for check in wanted:
+            settings = replace(check.settings, stop=row.stop)
+            try:
+                found = lanes(model.run(row.ask, settings))
+            except PromptError as error:
+                yield Outcome(row, check, refused=str(error))
+                continue
+            pld, plain = found["pld"], found["plain"]
+            broken = [*pld.laws(), *plain.laws()]
+            if broken:
+                raise AssertionError(f"{row.name}, {check.name}: {broken[0]}")
+            yield Outcome(row, check, pld, plain, pld.compared)
+
