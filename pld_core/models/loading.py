@@ -100,6 +100,8 @@ def _sentence(name: str, error: Exception) -> str:
         return f"{name} does not fit into the device's memory."
     if isinstance(error, MemoryError):
         return f"{name} does not fit into memory."
+    if Path(name).is_dir() and not (Path(name) / "config.json").is_file():
+        return f"The folder {name} holds no model: it has no config.json."
     if "trust_remote_code" in text:
         return f"{name} needs code of its own to run, and such code is never run here."
     if "does not recognize this architecture" in text or "Unrecognized model" in text:
