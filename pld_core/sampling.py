@@ -83,7 +83,8 @@ class Chooser:
     def _noisy(self, scores: torch.Tensor, position: int) -> torch.Tensor:
         if self._sampling.greedy:
             return scores
-        allowed = (scores > scores.max() - NOISE_RANGE).nonzero()[:, 0]
+        # >=: at a tiny temperature the best score is so large that the range rounds away
+        allowed = (scores >= scores.max() - NOISE_RANGE).nonzero()[:, 0]
         noisy = torch.full_like(scores, float("-inf"))
         noisy[allowed] = scores[allowed] + gumbel(self._sampling.seed, position, allowed)
         return noisy
@@ -117,7 +118,8 @@ class ChosenScores:
         probabilities = (of_chosen - processed.logsumexp(-1)).exp()
         best = _rows(self._maximised, rows).topk(min(2, processed.shape[-1])).values
         margins = (best[:, 0] - best[:, -1]).clamp(max=MARGIN_LIMIT)
-        return probabilities.tolist(), margins.tolist()
+        # where no token is allowed, or the logits are no numbers, there is neither
+        return probabilities.nan_to_num(0.0).tolist(), margins.nan_to_num(0.0).tolist()
 
     def favourites(self, row: int, count: int) -> list[tuple[int, float]]:
         scores = self._processed[row].float()
@@ -167,6 +169,7 @@ def gumbel(seed: int, position: int, tokens: torch.Tensor) -> torch.Tensor:
     key = _mix(key + torch.tensor([position], device=tokens.device) * _MIX[0])
     bits = _mix(key + (tokens + 1) * _MIX[0])
     uniform = ((bits >> 11 & (1 << 53) - 1).double() + 0.5) * 2.0**-53
+    uniform = uniform.clamp(max=1 - 2.0**-53)  # the last one rounds to 1, and its noise to inf
     return -(-uniform.log()).log().float()
 
 
