@@ -31,7 +31,8 @@ MARGIN_LIMIT = 1e4
 """A margin is at most this, also where a single token was allowed."""
 
 NOISE_RANGE = 42.0
-"""Noise lies between -3.7 and 37.5, so a token further below the best one can never win."""
+"""Noise lies between -3.7 and 37.5, so a token further below the second best score is neither
+the choice nor its runner-up."""
 
 _MIX = (-0x61C8864680B583EB, -0x40A7B892E31B1A47, -0x6B2FB644ECCEEE15)  # splitmix64's constants
 
@@ -83,8 +84,10 @@ class Chooser:
     def _noisy(self, scores: torch.Tensor, position: int) -> torch.Tensor:
         if self._sampling.greedy:
             return scores
-        # >=: at a tiny temperature the best score is so large that the range rounds away
-        allowed = (scores >= scores.max() - NOISE_RANGE).nonzero()[:, 0]
+        second = scores.topk(min(2, len(scores))).values[-1]
+        # >=: at a tiny temperature the scores are so large that the range rounds away
+        near = (scores >= second - NOISE_RANGE) & (scores > float("-inf"))
+        allowed = near.nonzero()[:, 0]
         noisy = torch.full_like(scores, float("-inf"))
         noisy[allowed] = scores[allowed] + gumbel(self._sampling.seed, position, allowed)
         return noisy
