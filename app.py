@@ -59,7 +59,6 @@ class Words:
         "that is already there and checks them all in one forward pass: fewer passes, same text."
     )
     preset = "Preset"
-    own_prompt = "Your own prompt"
     prompt = "Prompt"
     answer_prefix = "Begun answer (optional)"
     answer_prefix_info = "The model goes on from here. It counts as prompt."
@@ -74,7 +73,6 @@ class Words:
     k = "Draft length, tokens (k)"
     max_new_tokens = "Most new tokens"
     recorded = "Recorded run"
-    recorded_none = "Choose one to look at it"
     broken = "The run broke off. Its lanes are shown as far as they came."
 
 
@@ -114,9 +112,9 @@ def _mounting() -> str:
 class Sentence(gr.HTML):
     """One line of plain text that is read out when it changes."""
 
-    def __init__(self, role: str, **more: Any) -> None:
+    def __init__(self, role: str, value: str = "", **more: Any) -> None:
         super().__init__(
-            "",
+            value,
             html_template=f'<p class="sentence" role="{role}"></p>',
             js_on_load="""
             const line = element.querySelector(".sentence");
@@ -154,9 +152,13 @@ def completed(stream: str, reason: str, message: str = "") -> str:
 
 
 def recordings(folder: Path) -> dict[str, Path]:
-    """Title -> file of each recorded run."""
+    """Title -> file of each recorded run, in the order of the presets."""
     titles = {preset["id"]: preset["title"] for preset in presets()}
-    files = sorted(folder.glob("*.ndjson"))
+    order = list(titles)
+    files = sorted(
+        folder.glob("*.ndjson"),
+        key=lambda f: (order.index(f.stem) if f.stem in titles else len(order), f.stem),
+    )
     return {titles.get(f.stem, f.stem.replace("-", " ").capitalize()): f for f in files}
 
 
@@ -177,6 +179,10 @@ def build(slot: Slot, examples: Path = STATIC / "examples") -> gr.Blocks:
     choices = {preset["title"]: preset for preset in presets()}
     first = next(iter(choices.values()))
     shown = next(iter(recorded_runs), None)
+    abouts = {preset["prompt"]: preset["about"] for preset in choices.values()}
+
+    def about_recorded(title: str | None) -> str:
+        return choices[title]["about"] if title in choices else ""
 
     def run(
         prompt: str,
@@ -186,7 +192,7 @@ def build(slot: Slot, examples: Path = STATIC / "examples") -> gr.Blocks:
         k: int,
         max_new_tokens: int,
         plain: bool,
-    ) -> Iterator[tuple[Any, Any, Any]]:
+    ) -> Iterator[tuple[Any, ...]]:
         request = Request(
             prompt=prompt or "",
             answer_prefix=answer_prefix or "",
@@ -198,16 +204,18 @@ def build(slot: Slot, examples: Path = STATIC / "examples") -> gr.Blocks:
         )
         # Gradio cannot close a generator that is cancelled before its first yield, so that one
         # comes before the slot is taken.
-        yield gr.skip(), "", gr.skip()
+        keep = gr.skip()
+        yield keep, "", keep, keep
+        about = abouts.get(request.prompt, "")
         stream = ""
         try:
             for stream in slot.run(request):
-                yield stream, "", None
+                yield stream, "", None, about
         except RequestError as error:
-            yield gr.skip(), str(error), gr.skip()
+            yield keep, str(error), keep, keep
         except Exception:
             log.exception("a run broke off")
-            yield completed(stream, "error"), Words.broken, None
+            yield completed(stream, "error"), Words.broken, None, about
 
     def status() -> Iterator[str]:
         while slot.status.state == "loading":
@@ -224,10 +232,10 @@ def build(slot: Slot, examples: Path = STATIC / "examples") -> gr.Blocks:
             for name in ("prompt", "answer_prefix", "chat", "n_max", "k", "max_new_tokens")
         )
 
-    def replay(title: str | None) -> tuple[Any, str]:
+    def replay(title: str | None) -> tuple[Any, Any, Any]:
         if title not in recorded_runs:
-            return gr.skip(), ""
-        return recorded_runs[title].read_text("utf-8"), ""
+            return (gr.skip(),) * 3
+        return recorded_runs[title].read_text("utf-8"), "", about_recorded(title)
 
     with gr.Blocks(title=Words.title, fill_width=True, analytics_enabled=False) as page:
         with gr.Row(elem_id="head"):
@@ -235,7 +243,7 @@ def build(slot: Slot, examples: Path = STATIC / "examples") -> gr.Blocks:
             model = Sentence("status", elem_id="model")
         with gr.Row(elem_id="main"):
             with gr.Column(scale=1, min_width=300, elem_id="ask"):
-                preset = gr.Dropdown(list(choices), value=first["title"], label=Words.preset)
+                preset = gr.Dropdown(list(choices), value=first["title"], label=Words.preset, elem_id="preset")
                 prompt = gr.Textbox(
                     first["prompt"], label=Words.prompt, lines=8, max_lines=14, elem_id="prompt"
                 )
@@ -262,9 +270,11 @@ def build(slot: Slot, examples: Path = STATIC / "examples") -> gr.Blocks:
                     True, label=Words.plain, info=Words.plain_info, elem_id="plain"
                 )
             with gr.Column(scale=4, min_width=320, elem_id="lens"):
-                recorded = gr.Dropdown(
-                    list(recorded_runs), value=shown, label=Words.recorded, elem_id="recorded"
-                )
+                with gr.Row(elem_id="shown"):
+                    recorded = gr.Dropdown(
+                        list(recorded_runs), value=shown, label=Words.recorded, elem_id="recorded"
+                    )
+                    about = Sentence("status", about_recorded(shown), elem_id="about")
                 view = TraceView(
                     recorded_runs[shown].read_text("utf-8") if shown else "", elem_id="view"
                 )
@@ -273,7 +283,7 @@ def build(slot: Slot, examples: Path = STATIC / "examples") -> gr.Blocks:
         running = start.click(
             spaces.GPU(duration=gpu_seconds)(run) if spaces else run,
             [prompt, answer_prefix, chat, n_max, k, max_new_tokens, plain],
-            [view, notice, recorded],
+            [view, notice, recorded, about],
             show_progress="minimal",
             show_progress_on=notice,
             trigger_mode="once",
@@ -298,10 +308,19 @@ def build(slot: Slot, examples: Path = STATIC / "examples") -> gr.Blocks:
             **at_once,
         )
         recorded.input(
-            replay, recorded, [view, notice], cancels=running, api_name=False, **at_once
+            replay, recorded, [view, notice, about], cancels=running, api_name=False, **at_once
         )
-        view.upload(lambda: None, None, recorded, cancels=running, api_name=False, **at_once)
-        page.load(status, None, model, show_progress="hidden", concurrency_limit=None)
+        view.upload(
+            lambda: (None, ""),
+            None,
+            [recorded, about],
+            cancels=running,
+            api_name=False,
+            **at_once,
+        )
+        page.load(
+            status, None, model, show_progress="hidden", concurrency_limit=None, api_name=False
+        )
     page.queue(max_size=WAITING_RUNS)
     return page
 

@@ -16,7 +16,7 @@
   // A token as a label: here whitespace must be seen, not kept.
   function visible(piece) {
     return piece
-      .replaceAll(" ", "·")
+      .replaceAll(" ", "␣")
       .replaceAll("\n", "↵")
       .replaceAll("\t", "⇥")
       .replaceAll("\r", "␍") || "∅";

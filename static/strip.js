@@ -25,7 +25,7 @@
       if (record.event.type === "prefill") {
         this.body.replaceChildren(
           node("p", "sentence", text.prefill(lane.promptLength)),
-          row(text.bonus, ownChips(record.event)),
+          row(text.bonus, ownChips(lane, record.event)),
           costs([words.duration(record.event.seconds)]),
         );
         return;
@@ -41,13 +41,13 @@
       const { event } = record;
       const parts = [this.#sentence(lane, pass, event)];
       if (event.draft.length) {
-        parts.push(row(text.draft, draftChips(event), text.kept(event.accepted, event.draft.length)));
+        parts.push(row(text.draft, draftChips(lane, event), text.kept(event.accepted, event.draft.length)));
       }
       const rejected = event.accepted < event.draft.length;
       if (event.bonus === null) parts.push(row(text.bonus, [], text.noBonus));
-      else parts.push(row(text.bonus, ownChips(event), rejected ? text.instead(event.accepted + 1) : ""));
+      else parts.push(row(text.bonus, ownChips(lane, event), rejected ? text.instead(event.accepted + 1) : ""));
       const others = (event.wanted ?? []).filter(({ id }) => id !== event.bonus);
-      if (rejected && others.length) parts.push(row(text.otherwise, weighedChips(others)));
+      if (rejected && others.length) parts.push(row(text.otherwise, weighedChips(lane, others)));
       const { lookup, forward, accept } = event.seconds;
       parts.push(costs([text.width(event.width), text.total(lookup + forward + accept), text.split(event.seconds)]));
       return parts;
@@ -65,7 +65,7 @@
       const pieces = suffix.map((at) => pieceAt(lane, at));
       sentence.append(
         `${text.matchBefore(n)} `,
-        ...pieces.map((piece) => chip(piece, "key")),
+        ...pieces.map((piece) => chip(visible(piece), "key")),
         ` ${text.matchAfter(n, region, position + 1)}`,
         text.alternatives(event.alternatives ?? 0),
         text.drafted(event.draft.length),
@@ -81,25 +81,29 @@
     return position < promptLength ? lane.start.prompt.pieces[position] : lane.pieces[position - promptLength];
   }
 
-  function chip(piece, kind, spoken) {
-    const made = node(kind === "rejected" ? "del" : "span", `chip ${kind}`, visible(piece));
+  function chip(label, kind, spoken) {
+    const made = node(kind === "rejected" ? "del" : "span", `chip ${kind}`, label);
     if (spoken) made.append(node("span", "spoken", ` (${spoken})`));
     return made;
   }
 
-  const draftChips = (event) =>
-    event.draft_pieces.map((piece, i) =>
-      i < event.accepted ? chip(piece, "copied", text.acceptedChip) : chip(piece, "rejected", text.rejectedChip),
-    );
+  // The end of the answer has no text of its own to show.
+  const labelOf = (lane, id, piece) => (lane.start.eos?.includes(id) ? text.eos : visible(piece));
 
-  function ownChips({ pieces, probabilities }) {
-    const own = [chip(pieces.at(-1), "own", text.bonusChip)];
+  const draftChips = (lane, event) =>
+    event.draft.map((id, i) => {
+      const [kind, spoken] = i < event.accepted ? ["copied", text.acceptedChip] : ["rejected", text.rejectedChip];
+      return chip(labelOf(lane, id, event.draft_pieces[i]), kind, spoken);
+    });
+
+  function ownChips(lane, { kept, pieces, probabilities }) {
+    const own = [chip(labelOf(lane, kept.at(-1), pieces.at(-1)), "own", text.bonusChip)];
     if (probabilities?.length) own.push(node("span", "probability", words.percent(probabilities.at(-1))));
     return own;
   }
 
-  const weighedChips = (candidates) =>
-    candidates.flatMap(({ piece, p }) => [chip(piece, "weighed"), node("span", "probability", words.percent(p))]);
+  const weighedChips = (lane, candidates) =>
+    candidates.flatMap(({ id, piece, p }) => [chip(labelOf(lane, id, piece), "weighed"), node("span", "probability", words.percent(p))]);
 
   function row(label, chips, note) {
     const made = node("div", "row");

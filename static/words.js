@@ -167,6 +167,7 @@
       bonusChip: "the model’s own",
       noBonus: "none: the answer ended inside the draft",
       instead: (n) => `instead of draft token ${n}`,
+      eos: "end of answer",
       otherwise: "It also weighed",
       width: (n) => `${plural(n, "position")} in one pass`,
       total: (seconds) => duration(seconds),

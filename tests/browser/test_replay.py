@@ -109,9 +109,9 @@ def test_the_strip_tells_the_pass(letters: View) -> None:
     expect(strip).to_contain_text("The last token")
     expect(strip).to_contain_text("also stands at prompt token 2")
     kept = strip.locator(".chip.copied").all_inner_texts()
-    assert [text.split()[0] for text in kept] == ["·c", "·d", "·e"]
+    assert [text.split()[0] for text in kept] == ["␣c", "␣d", "␣e"]
     assert strip.locator("del").count() == 7
-    expect(strip.locator(".chip.own")).to_contain_text("·X")
+    expect(strip.locator(".chip.own")).to_contain_text("␣X")
     expect(strip).to_contain_text("instead of draft token 4")
     expect(strip).to_contain_text("11 positions in one pass")
     expect(strip).to_contain_text("lookup 4 µs · forward 40 ms · accept 0.1 ms")

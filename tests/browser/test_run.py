@@ -4,6 +4,7 @@ import time
 
 from playwright.sync_api import expect
 
+import app
 from pld_core.events import Compared, End, dumps, read
 from pld_core.serving import Status
 from tests.browser.conftest import EXAMPLE_ANSWER, EXAMPLE_PROMPT, View, opened
@@ -211,12 +212,34 @@ def test_settings_reach_the_decoder(view: View, slot: ScriptedSlot) -> None:
         ("Most new tokens", "99"),
     ]:
         box = view.page.get_by_role("spinbutton", name=label)
-        box.fill(value)
-        box.press("Tab")
+        slider = view.page.get_by_role("slider", name=label)
+        for _ in range(5):  # the folded settings take what is typed only once they have settled
+            box.fill(value)
+            box.press("Tab")
+            view.page.wait_for_timeout(200)
+            if slider.input_value() == box.input_value() == value:
+                break
     view.page.get_by_label("As a chat message").uncheck()
     view.run(slot, LETTERS, LETTERS_ANSWER)
     request = slot.requests[-1]
     assert (request.n_max, request.k, request.max_new_tokens, request.chat) == (5, 7, 99, False)
+
+
+def test_a_preset_fills_the_form_and_says_what_it_is_about(
+    view: View, slot: ScriptedSlot
+) -> None:
+    preset = app.presets()[-1]
+    slot.answer = LETTERS_ANSWER
+    view.page.locator("#preset input").click()
+    view.page.get_by_role("option", name=preset["title"]).click()
+    expect(view.page.locator("#prompt textarea")).to_have_value(preset["prompt"])
+    expect(view.page.locator("#answer-prefix textarea")).to_have_value(preset["answer_prefix"])
+    view.page.locator("#run").click()
+    expect(view.page.locator("#about")).to_have_text(preset["about"])
+    view.wait_for_end()
+    request = slot.requests[-1]
+    for name in ("prompt", "answer_prefix", "chat", "n_max", "k", "max_new_tokens"):
+        assert getattr(request, name) == preset[name]
 
 
 def test_a_reload_starts_clean(view: View, slot: ScriptedSlot) -> None:
