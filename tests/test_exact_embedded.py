@@ -1,0 +1,88 @@
+"""On the real embedded model in float32: our tokens are those of transformers' own greedy
+generate(), for every preset and for real prompts."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pld_core.threads import settle
+
+settle()  # before anything imports torch
+
+import torch
+
+from pld_core import trace
+from pld_core.models.loading import load
+from pld_core.prompting import Ask
+from pld_core.settings import Settings
+
+ROOT = Path(__file__).resolve().parent.parent
+PRESETS = json.loads((ROOT / "static" / "presets.json").read_text("utf-8"))
+NEW_TOKENS = 40
+
+
+@pytest.fixture(scope="session")
+def model(embedded):
+    return load(device="cpu", dtype="float32")
+
+
+def assert_exact(model, ask: Ask, settings: Settings) -> None:
+    lane = trace.lanes(model.run(ask, settings, plain=False))["pld"]
+    assert list(lane.laws()) == []
+    ids = torch.tensor([lane.start.prompt.ids])
+    stops = {"stop_strings": list(settings.stop), "tokenizer": model.tokenizer}
+    expected = model.network.generate(
+        ids,
+        attention_mask=torch.ones_like(ids),
+        do_sample=False,
+        max_new_tokens=settings.max_new_tokens,
+        **(stops if settings.stop else {}),
+    )
+    assert lane.ids == expected[0, ids.shape[1] :].tolist()
+
+
+def rows(path, every: int) -> list[dict]:
+    """A sample that is spread over the file."""
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()][::every]
+
+
+@pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset["id"])
+def test_presets(model, preset):
+    ask = Ask(preset["prompt"], preset["answer_prefix"], preset["chat"])
+    settings = Settings(
+        n_max=preset["n_max"], k=preset["k"], max_new_tokens=preset["max_new_tokens"]
+    )
+    assert_exact(model, ask, settings)
+
+
+def test_code_edits(model, shared):
+    for row in rows(shared / "edit_eval_sample.jsonl", 15):
+        ask = Ask(f"{row['instruction']}\n\n```python\n{row['input']}\n```", "```python")
+        assert_exact(model, ask, Settings(max_new_tokens=NEW_TOKENS))
+
+
+def test_questions_with_a_passage(model, shared):
+    for row in rows(shared / "nq_oracle_sample.jsonl", 10):
+        passage = "\n\n".join(context["text"] for context in row["ctxs"])
+        ask = Ask(f"{passage}\n\nQuestion: {row['question']}?")
+        assert_exact(model, ask, Settings(max_new_tokens=NEW_TOKENS, n_max=5, k=16))
+
+
+def test_spec_bench(model, shared):
+    for row in rows(shared / "spec_bench_sample.jsonl", 17):
+        assert_exact(model, Ask(row["turns"][0]), Settings(max_new_tokens=NEW_TOKENS, n_max=2, k=7))
+
+
+def test_awkward_texts(model, shared):
+    for row in rows(shared / "text_cases.jsonl", 1):
+        text = row["prompt"]
+        if row.get("chat"):
+            text = model.tokenizer.apply_chat_template(
+                row["chat"], tokenize=False, add_generation_prompt=True
+            )
+        if text:
+            settings = Settings(
+                max_new_tokens=row["max_new_tokens"], stop=tuple(row.get("stop") or ())
+            )
+            assert_exact(model, Ask(text, chat=False), settings)
