@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections import Counter
+from contextlib import closing
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import IO, Iterable, Iterator, Sequence
@@ -44,9 +45,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _fail("Stopped.")
         return INTERRUPTED
     except BrokenPipeError:
-        # whoever read has enough; keep Python from complaining once more at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _silence()  # whoever read has enough
+    except OSError as error:
+        _silence()
+        return _fail(f"Reading or writing failed: {error.strerror or type(error).__name__}.")
     return 0
+
+
+def _silence() -> None:
+    """Keeps Python from complaining at exit about what standard output did not take."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _fail(sentence: str) -> int:
@@ -184,7 +192,12 @@ def _load(options: argparse.Namespace):
 def _prompt(options: argparse.Namespace) -> str:
     if options.prompt is not None:
         return options.prompt
-    return sys.stdin.read() if options.prompt_file is None else _file(options.prompt_file)
+    if options.prompt_file is not None:
+        return _file(options.prompt_file)
+    try:
+        return sys.stdin.read()
+    except UnicodeDecodeError:
+        raise UsageError("Standard input is not a text in UTF-8.") from None
 
 
 def _file(path: str) -> str:
@@ -200,7 +213,8 @@ def _run(events: Iterator[Event], path: str | None) -> dict[str, Trace]:
     """Runs the lanes, prints the lookup lane's text as it comes, writes the stream."""
     try:
         with open(path or os.devnull, "w", encoding="utf-8") as file:
-            return lanes(_written(_printed(events), file))
+            with closing(_written(_printed(events), file)) as written:
+                return lanes(written)
     except OSError as error:
         if error.filename is None or error.filename != path:
             raise
@@ -208,12 +222,19 @@ def _run(events: Iterator[Event], path: str | None) -> dict[str, Trace]:
 
 
 def _printed(events: Iterable[Event]) -> Iterator[Event]:
-    for event in events:
-        if event.lane == "pld":
-            print(*getattr(event, "pieces", ()), sep="", end="", flush=True)
-            for notice in getattr(event, "notices", ()):
-                _say(notice)
-        yield event
+    failure = ""
+    try:
+        for event in events:
+            if event.lane == "pld":
+                print(*getattr(event, "pieces", ()), sep="", end="", flush=True)
+                for notice in getattr(event, "notices", ()):
+                    _say(notice)
+            failure = getattr(event, "message", "")
+            yield event
+    except Exception as error:
+        if failure:  # its lane ended with this sentence
+            raise UsageError(failure) from error
+        raise
 
 
 def _written(events: Iterator[Event], file: IO[str]) -> Iterator[Event]:
@@ -237,16 +258,17 @@ def _verify(options: argparse.Namespace) -> None:
         if unknown:
             raise UsageError(f"There is no check called {sorted(unknown)[0]!r}.")
         wanted = [check for check in wanted if check.name in names]
+    if options.limit is not None and options.limit < 1:
+        raise UsageError(f"--limit is a whole number from 1 on, not {options.limit}.")
     rows = [row for path in options.rows for row in read_rows(path)[: options.limit]] or ROWS
     model = _load(options)
     print(f"{model.name}, {model.dtype} on {model.hardware}")
     counts = {check.name: Counter() for check in wanted}
     for outcome in verify(model, rows, wanted):
         counts[outcome.check.name][outcome.verdict] += 1
-        if outcome.verdict not in ("same", "refused"):
-            print(f"{outcome.row.name}, {outcome.check.name}: {_same(outcome.compared)}")
-        elif outcome.refused:
-            print(f"{outcome.row.name}, {outcome.check.name}: {outcome.refused}")
+        if outcome.verdict != "same":
+            why = outcome.refused or outcome.broken or _same(outcome.compared)
+            print(f"{outcome.row.name}, {outcome.check.name}: {why}")
     print(_verify_table(counts))
     if any(count["bug"] + count["different"] for count in counts.values()):
         raise UsageError("PLD and plain decoding differ by more than rounding.")

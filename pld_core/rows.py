@@ -39,9 +39,10 @@ def read_rows(path: str | Path) -> list[Row]:
         raise RowsError(f"{path} cannot be read: {error.strerror}.") from None
     except UnicodeDecodeError:
         raise RowsError(f"{path} is not a text in UTF-8.") from None
-    if path.suffix not in (".jsonl", ".ndjson"):
-        return [Row(path.name, "text", Ask(text))] if text.strip() else []
-    rows = list(_parsed(text, path))
+    if path.suffix in (".jsonl", ".ndjson"):
+        rows = list(_parsed(text, path))
+    else:
+        rows = [Row(path.name, "text", Ask(text))] if text.strip() else []
     if not rows:
         raise RowsError(f"{path} holds no prompt.")
     return rows

@@ -19,6 +19,7 @@ from pld_core.events import Event, Start
 from pld_core.lookup import build
 from pld_core.models.eager import EagerTarget, context_limit
 from pld_core.models.encdec import EncoderDecoderTarget
+from pld_core.models.fused import FusedNetwork, FusedTarget
 from pld_core.models.rounding import measure
 from pld_core.models.static import StaticTarget
 from pld_core.prompting import Ask, control_tokens, decoder, encode, encode_reference
@@ -31,12 +32,14 @@ from pld_core.trace import Trace, compare, lanes
 
 @dataclass(frozen=True)
 class Model:
-    """A network with its tokenizer, ready to run any number of lanes."""
+    """A network with its tokenizer, ready to run any number of lanes. With `fused` its passes
+    are ours, and `network` has given its weights away; without, they are transformers'."""
 
     name: str
     revision: str
     network: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
+    fused: FusedNetwork | None = None
 
     @property
     def device(self) -> str:
@@ -104,14 +107,16 @@ class Model:
             notices=notices,
         )
 
-    def target(self, settings: Settings, prompt_length: int) -> EagerTarget:
+    def target(self, settings: Settings, prompt_length: int) -> EagerTarget | FusedTarget:
         """A fresh target for one lane; prompt_length in tokens."""
         own = 1 if self.encoder_decoder else prompt_length
         chooser = Chooser(settings, own, self.eos, self.network.device)
         if self.encoder_decoder:
             return EncoderDecoderTarget(self.network, chooser)
+        positions = prompt_length + settings.max_new_tokens
+        if self.fused is not None:
+            return FusedTarget(self.fused, chooser, positions, settings.fixed_width)
         if settings.fixed_width:
-            positions = prompt_length + settings.max_new_tokens
             return StaticTarget(self.network, chooser, settings.fixed_width, positions)
         return EagerTarget(self.network, chooser)
 
