@@ -54,7 +54,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _silence() -> None:
     """Keeps Python from complaining at exit about what standard output did not take."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _fail(sentence: str) -> int:
@@ -168,6 +171,8 @@ def _generate(options: argparse.Namespace) -> None:
     )
     if not ask.prompt.strip() and not ask.answer_prefix:
         raise PromptError("The prompt is empty.")  # before a model is loaded for it
+    if "" in options.ban:
+        raise UsageError("A banned text has at least one character.")
     model = _load(options)
     if options.ban:
         sampling = replace(settings.sampling, banned=banned(model.tokenizer, options.ban))
@@ -368,6 +373,10 @@ def _micros(seconds: float, passes: int) -> str:
 
 
 def _verdict(pld: Trace, plain: Trace) -> str:
+    if pld.cut_short or plain.cut_short:
+        found = compare(pld, plain)
+        went = " as far as both lanes went" if found.verdict == "same" else ""
+        return _same(found) + went
     ratios = speedups(pld, plain)
     time = ratios["time"]
     speed = f"{ratios['passes']:.2f}x fewer passes"

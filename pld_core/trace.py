@@ -64,6 +64,11 @@ class Trace:
         return [*([self.prefill] if self.prefill else []), *self.passes]
 
     @property
+    def cut_short(self) -> bool:
+        """Whether the answer would have gone on, had it not been stopped or failed."""
+        return self.end is None or self.end.reason in ("cancelled", "error")
+
+    @property
     def ids(self) -> list[int]:
         """The generated tokens [T]."""
         return [token for step in self.steps for token in step.kept]
@@ -120,8 +125,8 @@ class Trace:
             yield "A finished lane has an end."
             return
         if self.prefill is None:
-            if (self.end.reason, self.end.tokens, self.end.passes) != ("error", 0, 0):
-                yield "Only a lane that failed in its prefill has none, and it counts nothing."
+            if not self.cut_short or (self.end.tokens, self.end.passes) != (0, 0):
+                yield "Only a lane cut short in its prefill has none, and it counts nothing."
             return
         context = [*self.start.prompt.ids, *self.prefill.kept]
         reference = self.start.reference.ids if self.start.reference else []
@@ -180,9 +185,11 @@ def text_copy_rate(prompt: list[int], output: list[int], n: int) -> float:
 
 
 def compare(a: Trace, b: Trace) -> Compared:
-    """Compares the generated tokens of two lanes; margins are null where none were recorded."""
+    """Compares the generated tokens of two lanes, as far as both went where one was cut short;
+    margins are null where none were recorded."""
     left, right = a.ids, b.ids
-    for place in range(max(len(left), len(right))):
+    shorter, longer = sorted((len(left), len(right)))
+    for place in range(shorter if a.cut_short or b.cut_short else longer):
         if left[place : place + 1] != right[place : place + 1]:
             margins = [m[place] for m in (a.margins, b.margins) if place < len(m)]
             return Compared(

@@ -78,6 +78,10 @@ def _device(device: str | None) -> str:
         raise ModelError(f"There is no device called {device!r}.") from None
     if kind == "cuda" and not cuda:
         raise ModelError("There is no CUDA device here; leave the device out to use the CPU.")
+    try:
+        torch.zeros(1, device=device).tolist()
+    except Exception:
+        raise ModelError(f"The device {device} cannot be used here.") from None
     return device
 
 
@@ -130,7 +134,8 @@ def _sentence(name: str, error: Exception) -> str:
 
 
 def _check_rollback(model: Model) -> None:
-    """Refuses an architecture whose cache cannot forget rejected tokens, by trying it."""
+    """Refuses an architecture that would not be exact here, by trying it: its cache must hold
+    what was read, by one position or several, and forget what was rejected."""
     sentence = (
         f"{model.name} ({model.network.config.model_type}) cannot run here: the state of this "
         "architecture cannot roll back, and rejected draft tokens must be forgotten."
@@ -138,7 +143,7 @@ def _check_rollback(model: Model) -> None:
     try:
         rolls = model.target(Settings(), prompt_length=2)
         rolls.prefill(_probe_tokens(model)[:2])
-        good = rolls.can_roll_back and _close(_probe(model), _probe(model, detour=2))
+        good = rolls.can_roll_back and _close(_probe(model), _probe(model, at_once=True))
     except Exception as error:
         raise ModelError(sentence) from error
     if not good:
@@ -147,18 +152,22 @@ def _check_rollback(model: Model) -> None:
 
 def _probe_tokens(model: Model) -> list[int]:
     size = model.network.config.get_text_config(decoder=True).vocab_size
-    return [token % size for token in (5, 6, 7, 8)]
+    return [token % size for token in (5, 6, 7, 8, 6, 9, 5, 11, 10, 7, 9, 6, 8, 5)]
 
 
-def _probe(model: Model, detour: int = 0) -> torch.Tensor:
-    """The logits [1, V] after a few tokens; `detour` wrong ones are read on the way and
-    forgotten again."""
-    a, b, c, wrong = _probe_tokens(model)
-    target = model.target(Settings(), prompt_length=2)
-    target.prefill([a, b])
-    target.forward([c, *[wrong] * detour])
-    target.commit(1)
-    return target.forward([b]).logits.float()
+def _probe(model: Model, at_once: bool = False) -> torch.Tensor:
+    """The logits [1, V] after a prompt of a few tokens and five more: read in one pass
+    (`at_once`), or in several, with wrong ones that are forgotten again."""
+    *prompt, a, b, c, d, e = _probe_tokens(model)
+    wrong = prompt[3]
+    target = model.target(Settings(), prompt_length=len(prompt))
+    target.prefill(prompt)
+    if at_once:
+        return target.forward([a, b, c, d, e]).logits[-1:].float()
+    for tokens, right in (([a, b, wrong, wrong, wrong], 2), ([c], 1), ([d, wrong], 1)):
+        target.forward(tokens)
+        target.commit(right)
+    return target.forward([e]).logits.float()
 
 
 def _close(got: torch.Tensor, wanted: torch.Tensor) -> bool:
