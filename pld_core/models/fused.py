@@ -178,6 +178,8 @@ class FusedTarget:
     ) -> None:
         self.vocabulary: int = network.config.vocab_size
         self.context_limit = context_limit(network.config)
+        if self.context_limit is not None:
+            positions = min(positions, self.context_limit)
         self._network = network
         self._chooser = chooser
         self._fixed_width = fixed_width
