@@ -24,7 +24,7 @@ class EagerTarget:
         self.context_limit: int | None = context_limit(config)
         self._model = model
         self._chooser = chooser
-        self._cache = DynamicCache(config=config)
+        self._cache = DynamicCache(config=None if _stray_window(config) else config)
         self._cache.activate_past_recording()
         self._last_only = (
             {"logits_to_keep": 1}
@@ -68,6 +68,17 @@ class EagerTarget:
 
     def _inputs(self, ids: torch.Tensor) -> dict:
         return {"input_ids": ids}
+
+
+def _stray_window(config) -> bool:
+    """Whether the config holds a sliding window that its architecture does not know, as a Llama's
+    does that was made out of a Mistral. The model reads everything then, but transformers' cache
+    would forget."""
+    return (
+        getattr(config, "layer_types", None) is None
+        and getattr(config, "sliding_window", None) is not None
+        and not hasattr(type(config), "sliding_window")
+    )
 
 
 def context_limit(config) -> int | None:

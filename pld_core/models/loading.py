@@ -152,7 +152,7 @@ def _check_rollback(model: Model) -> None:
 
 def _probe_tokens(model: Model) -> list[int]:
     size = model.network.config.get_text_config(decoder=True).vocab_size
-    return [token % size for token in (5, 6, 7, 8, 6, 9, 5, 11, 10, 7, 9, 6, 8, 5)]
+    return [token * token * 797 % size for token in (5, 6, 7, 8, 6, 9, 5, 11, 10, 7, 9, 6, 8, 5)]
 
 
 def _probe(model: Model, at_once: bool = False) -> torch.Tensor:
@@ -163,13 +163,16 @@ def _probe(model: Model, at_once: bool = False) -> torch.Tensor:
     target = model.target(Settings(), prompt_length=len(prompt))
     target.prefill(prompt)
     if at_once:
-        return target.forward([a, b, c, d, e]).logits[-1:].float()
+        return target.forward([a, b, c, d, e]).logits[-1:]
     for tokens, right in (([a, b, wrong, wrong, wrong], 2), ([c], 1), ([d, wrong], 1)):
         target.forward(tokens)
         target.commit(right)
-    return target.forward([e]).logits.float()
+    return target.forward([e]).logits
 
 
 def _close(got: torch.Tensor, wanted: torch.Tensor) -> bool:
-    """Whether logits are the same but for rounding in a half precision at worst."""
-    return bool((got - wanted).abs().max() <= 5e-2 * wanted.std())
+    """Whether logits are the same but for rounding. A token too many or too few in a cache moves
+    them by a third of their spread, rounding in half precision by a twentieth."""
+    rounding = 1e-2 if wanted.dtype == torch.float32 else 0.2
+    moved = (got.float() - wanted.float()).square().mean().sqrt()
+    return bool(moved <= rounding * wanted.float().std())
