@@ -13,7 +13,9 @@ import torch
 from tiny import PROMPT, Right, generated, run
 
 from pld_core.decoder import PromptError
+from pld_core.models.fused import FusedNetwork
 from pld_core.models.loading import load
+from pld_core.models.model import Model
 from pld_core.prompting import Ask
 from pld_core.settings import Sampling, Settings
 
@@ -281,6 +283,25 @@ def test_a_limit_beyond_the_context_reserves_no_more_than_the_context():
     assert lane.end.reason == "context_full"
     keys = target._cache.layers[0].keys
     assert keys.shape[2] <= 64 + 11
+
+
+@pytest.mark.parametrize("fixed", [0, 9])
+@pytest.mark.parametrize("room", [0, 1, 7, 8, 9, 25])
+def test_our_own_forward_pass_fills_the_context_to_the_same_end(fixed, room):
+    ours, theirs = fused(64), tiny.model("Llama", 5, limit=64)
+    tokens = theirs.tokenizer(PROMPT)["input_ids"][: 64 - room]
+    ask = text_of(theirs, tokens)
+    settings = Settings(max_new_tokens=1_000_000, fixed_width=fixed, k=8)
+    expected, _ = run(theirs, ask, settings.plain())
+    for k, lookup in ((0, None), (8, None), (8, Right(tokens + expected.ids + [0] * 50))):
+        lane, target = run(ours, ask, replace(settings, k=k), lookup)
+        assert outcome(lane, target) == (expected.ids, expected.text, "context_full")
+        assert target._cache.layers[0][0].shape[1] <= 64 + fixed
+
+
+def fused(limit):
+    network = tiny.network.__wrapped__("Llama", 5, len(tiny.tokenizer()), limit)
+    return Model("fused", "test", network, tiny.tokenizer(), FusedNetwork(network))
 
 
 @pytest.mark.parametrize("family", tiny.FAMILIES)
