@@ -45,6 +45,7 @@ SCRIPTS = (  # each uses only those before it
     "plot.js",
     "mount.js",
 )
+STYLES = ("trace_view.css",)
 WAITING_RUNS = 32
 
 log = logging.getLogger(__name__)
@@ -86,7 +87,7 @@ class TraceView(gr.HTML):
         super().__init__(
             value,
             html_template=(STATIC / "trace_view.html").read_text("utf-8"),
-            css_template=(STATIC / "trace_view.css").read_text("utf-8"),
+            css_template="\n".join((STATIC / name).read_text("utf-8") for name in STYLES),
             js_on_load="\n".join(
                 [(STATIC / name).read_text("utf-8") for name in SCRIPTS] + [_mounting()]
             ),
@@ -101,7 +102,7 @@ class TraceView(gr.HTML):
 def _mounting() -> str:
     return f"""
     const root = (globalThis.gradio_config?.root ?? "").replace(/[/]$/, "");
-    pldLens.mount(element, {{
+    pldLens.view = pldLens.mount(element, {{
       text: () => props.value,
       watch: (changed) => watch("value", changed),
       replace: (text) => {{ props.value = text; trigger("upload"); }},

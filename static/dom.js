@@ -35,5 +35,9 @@
     };
   }
 
-  Object.assign(lens, { node, setText, visible, perFrame });
+  // What other files add to the view: functions that take it and give { draw?(cursor, pass),
+  // restart?() }; draw is called after every drawing, restart when another trace comes.
+  const extras = [];
+
+  Object.assign(lens, { extras, node, setText, visible, perFrame });
 })((globalThis.pldLens ??= {}));

@@ -32,6 +32,7 @@
       this.draw = perFrame(() => this.#draw());
       this.#followTheme();
       this.#listen();
+      this.extras = lens.extras.map((make) => make(this));
       this.#restart(new Trace());
     }
 
@@ -67,6 +68,7 @@
       this.controls.pause();
       this.strip.forget();
       for (const pane of Object.values(this.panes)) pane.clear();
+      for (const extra of this.extras) extra.restart?.();
       this.#problem("");
       this.draw();
     }
@@ -151,6 +153,7 @@
       this.#link(chosen);
       this.plot.draw(trace, cursor, this.colours);
       this.#heads(cursor);
+      for (const extra of this.extras) extra.draw?.(cursor, pass);
     }
 
     #append() {
