@@ -72,14 +72,14 @@ class Chooser:
         logits = logits.float()  # exact, and on a CPU argmax over bfloat16 is five times slower
         if self._sampling.greedy and not self._processors:
             return ChosenScores(logits, logits.argmax(-1).tolist(), logits, logits)
-        return _LazyScores(logits, ids, self._processed, self._noisy)
+        # one tensor for all rows, of which each sees its prefix
+        context = torch.tensor([ids if self._processors else []], device=logits.device)
+        return _LazyScores(logits, len(ids), context, self._processed, self._noisy)
 
-    def _processed(self, logits: torch.Tensor, prefix: Sequence[int]) -> torch.Tensor:
+    def _processed(self, logits: torch.Tensor, prefix: torch.Tensor) -> torch.Tensor:
         scores = logits[None]
-        if self._processors:
-            ids = torch.tensor([list(prefix)], device=logits.device)
-            for processor in self._processors:
-                scores = processor(ids, scores)
+        for processor in self._processors:
+            scores = processor(prefix, scores)
         return scores[0]
 
     def _noisy(self, scores: torch.Tensor, position: int) -> torch.Tensor:
@@ -136,9 +136,9 @@ class ChosenScores:
 class _LazyScores(ChosenScores):
     """Chooses row by row, as far as somebody asks: behind a rejected token nobody does."""
 
-    def __init__(self, logits, ids, process, add_noise) -> None:
-        first = len(ids) - len(logits) + 1  # the position of the first row's choice
-        processed = _Lazy(len(logits), lambda i: process(logits[i], ids[: first + i]))
+    def __init__(self, logits, length, context, process, add_noise) -> None:
+        first = length - len(logits) + 1  # the position of the first row's choice
+        processed = _Lazy(len(logits), lambda i: process(logits[i], context[:, : first + i]))
         maximised = _Lazy(len(logits), lambda i: add_noise(processed[i], first + i))
         choices = _Lazy(len(logits), lambda i: int(maximised[i].argmax()))
         super().__init__(logits, choices, processed, maximised)
