@@ -1,0 +1,94 @@
+// What if: any lookup asked of a recorded run, exactly and without the model. The model's
+// choices are known, so every draft is kept or cut as it would be. Counts like pld_core.replay.
+(function (lens) {
+  "use strict";
+
+  const UNSET = { n_max: 3, n_min: 1, k: 10, policy: "recent", search: "context", periodic: true, max_new_tokens: 256, fixed_width: 0 };
+  const POLICIES = ["recent", "oldest"];
+
+  // The lookup settings of a lane, complete; what it did not record is the decoder's default.
+  function settingsOf({ start }) {
+    const settings = {};
+    for (const [name, value] of Object.entries(UNSET)) {
+      settings[name] = typeof start.settings[name] === typeof value ? start.settings[name] : value;
+    }
+    return settings;
+  }
+
+  // Whether the lane's own lookup is one that is replayed here.
+  const canReplay = ({ start }) => start.settings.policy === undefined || POLICIES.includes(start.settings.policy);
+
+  // The longest match of the text that ends with output token j, or null.
+  function find(grams, j, { n_max, n_min, policy, search }) {
+    const end = grams.promptLength + j;
+    const oldest = policy === "oldest";
+    for (let n = Math.min(n_max, end + 1); n >= n_min; n--) {
+      const level = grams.level(n);
+      const own = search === "prompt" ? level.inPrompt : level.all;
+      const alternatives = own.count[j] + level.inReference.count[j];
+      if (alternatives === 0) continue;
+      const inReference = level.inReference.count[j] > 0 && (oldest || own.count[j] === 0);
+      const places = inReference ? level.inReference : own;
+      const start = (oldest ? places.first[j] : places.last[j]) - n + 1;
+      return { start, n, region: inReference ? "reference" : start < grams.promptLength ? "prompt" : "output", alternatives };
+    }
+    return null;
+  }
+
+  // The passes after the prefill, had the run used `settings`: {first, match, drafted, accepted,
+  // kept}, in tokens; `first` is the output position of the first kept one.
+  function replay(grams, settings, contextLimit = null) {
+    const { output, context, reference, promptLength } = grams;
+    const passes = [];
+    for (let first = 1; first < output.length; ) {
+      const room = contextLimit === null ? Infinity : contextLimit - (promptLength + first - 1);
+      if (room < 1) break;
+      const longest = Math.min(settings.k, settings.max_new_tokens - first - 1, room - 1);
+      const match = longest < 1 ? null : find(grams, first - 1, settings);
+      let drafted = 0;
+      let accepted = 0;
+      if (match) {
+        const begin = match.start + match.n;
+        const inReference = match.region === "reference";
+        const source = inReference ? reference : context;
+        // Behind the end of the context stands the draft itself: aaaa, abab.
+        const period = (inReference ? reference.length : promptLength + first) - begin;
+        drafted = settings.periodic && !inReference ? longest : Math.min(longest, period);
+        const most = Math.min(drafted, output.length - first);
+        while (accepted < most && source[begin + (accepted % period)] === output[first + accepted]) accepted += 1;
+      }
+      const kept = Math.min(accepted + 1, output.length - first);
+      passes.push({ first, match, drafted, accepted, kept });
+      first += kept;
+    }
+    return passes;
+  }
+
+  // The draft of a replayed pass, token by token.
+  function draftOf(grams, { first, match, drafted }) {
+    if (!match) return [];
+    const begin = match.start + match.n;
+    const source = match.region === "reference" ? grams.reference : grams.context;
+    const period = (match.region === "reference" ? source.length : grams.promptLength + first) - begin;
+    return Array.from({ length: drafted }, (_, i) => source[begin + (i % period)]);
+  }
+
+  // The sums of replayed passes and the prefill.
+  function countReplay(passes) {
+    const sums = { tokens: 1, passes: 1, copyPasses: 0, copyTokens: 0, drafted: 0, accepted: 0, unmatched: 0 };
+    for (const { drafted, accepted, kept } of passes) {
+      sums.tokens += kept;
+      sums.passes += 1;
+      sums.drafted += drafted;
+      sums.accepted += accepted;
+      sums.unmatched += drafted === 0;
+      if (accepted > 0) {
+        sums.copyPasses += 1;
+        sums.copyTokens += kept;
+      }
+    }
+    return sums;
+  }
+
+  Object.assign(lens, { settingsOf, canReplay, replay, draftOf, countReplay });
+})((globalThis.pldLens ??= {}));
