@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import monotonic
 from typing import TYPE_CHECKING, Iterator
 
 from pld_core.events import dumps
 from pld_core.prompting import Ask
-from pld_core.settings import Settings, SettingsError
+from pld_core.settings import Sampling, Settings, SettingsError
 
 if TYPE_CHECKING:
     from pld_core.models.loading import Model
@@ -24,26 +24,48 @@ class RequestError(ValueError):
     """A run that cannot be made; the message is one sentence for the visitor."""
 
 
+RIVAL = "pld-b"  # the lane of the second settings
+
+
+@dataclass(frozen=True, slots=True)
+class Rival:
+    """Another lookup for the same prompt, to be run beside the first; see Settings."""
+
+    n_max: int
+    n_min: int
+    k: int
+    policy: str
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A run as a visitor asks for it; see Ask and Settings. plain: run the plain lane too."""
+    """A run as a visitor asks for it; see Ask, Sampling and Settings. plain: run the plain lane
+    too. strict: every pass of every lane is as wide as the longest draft needs."""
 
     prompt: str
     answer_prefix: str = ""
     chat: bool = True
     system: str | None = None
+    reference: str = ""
     n_max: int = 3
     n_min: int = 1
     k: int = 10
     policy: str = "recent"
     max_new_tokens: int = 256
+    strict: bool = False
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    seed: int = 0
     plain: bool = True
+    rival: Rival | None = None
 
     def ask(self) -> Ask:
-        return Ask(self.prompt, self.answer_prefix, self.chat, self.system)
+        return Ask(self.prompt, self.answer_prefix, self.chat, self.system, self.reference)
 
     def settings(self) -> Settings:
         """Raises RequestError for values that cannot be meant."""
+        widest = max(self.k, self.rival.k if self.rival else 0)
         try:
             return Settings(
                 n_max=self.n_max,
@@ -51,9 +73,33 @@ class Request:
                 k=self.k,
                 policy=self.policy,
                 max_new_tokens=self.max_new_tokens,
+                sampling=Sampling(
+                    temperature=self.temperature,
+                    top_k=self.top_k,
+                    top_p=self.top_p,
+                    seed=self.seed,
+                ),
+                fixed_width=widest + 1 if self.strict else 0,
             )
         except SettingsError as error:
             raise RequestError(str(error)) from None
+
+    def beside(self) -> dict[str, Settings]:
+        """The settings of the lanes beside the first, by lane. Raises RequestError."""
+        if self.rival is None:
+            return {}
+        rival = self.rival
+        try:
+            settings = replace(
+                self.settings(),
+                n_max=rival.n_max,
+                n_min=rival.n_min,
+                k=rival.k,
+                policy=rival.policy,
+            )
+        except SettingsError as error:
+            raise RequestError(f"Settings B: {error}") from None
+        return {RIVAL: settings}
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,13 +163,13 @@ class Slot:
         model = self._model
         if model is None:
             raise RequestError(self._status.text)
-        settings = request.settings()
+        settings, beside = request.settings(), request.beside()
         with self._turn:
             try:
-                events = model.run(request.ask(), settings, request.plain)
+                events = model.run(request.ask(), settings, request.plain, beside)
             except ValueError as error:
                 raise RequestError(str(error)) from None
-            yield from _batched(_lines(events, starts=1 + request.plain))
+            yield from _batched(_lines(events, starts=1 + len(beside) + request.plain))
 
     def _report(self, line: str) -> None:
         self._status = Status("loading", line)

@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import Iterator
+from typing import Iterator, Mapping
 
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -21,11 +21,12 @@ from pld_core.models.eager import EagerTarget, context_limit
 from pld_core.models.encdec import EncoderDecoderTarget
 from pld_core.models.fused import FusedNetwork, FusedTarget
 from pld_core.models.rounding import measure
-from pld_core.models.static import StaticTarget
+from pld_core.models.static import StaticTarget, can_be_static
+from pld_core.models.width import TRIED, exact_width, positions_tried
 from pld_core.prompting import Ask, control_tokens, decoder, encode, encode_reference
 from pld_core.race import race
 from pld_core.sampling import Chooser
-from pld_core.settings import Settings
+from pld_core.settings import Settings, SettingsError
 from pld_core.text import Pieces
 from pld_core.trace import Trace, compare, lanes
 
@@ -86,6 +87,12 @@ class Model:
         check_prompt(len(prompt.ids), limit)
         if limit is not None and self.encoder_decoder:
             limit += len(prompt.ids) - 1  # the decoder has positions of its own
+        strict = settings.fixed_width and self.can_be_strict
+        if strict and self.exact_width(settings.fixed_width) is None:
+            notices.append(
+                "Strict mode is not exact here: at every width that was tried, this machine "
+                "rounds the rows of a pass differently."
+            )
         return Start(
             lane=lane,
             model=self.name,
@@ -108,17 +115,50 @@ class Model:
         )
 
     def target(self, settings: Settings, prompt_length: int) -> EagerTarget | FusedTarget:
-        """A fresh target for one lane; prompt_length in tokens."""
+        """A fresh target for one lane; prompt_length in tokens. Raises SettingsError for strict
+        mode on an architecture that it does not run on."""
         own = 1 if self.encoder_decoder else prompt_length
         chooser = Chooser(settings, own, self.eos, self.network.device)
+        if settings.fixed_width and not self.can_be_strict:
+            raise SettingsError(
+                f"Strict mode does not run on {self.name}: an architecture of its kind "
+                f"({self.network.config.model_type}) keeps more than one cache of keys and values."
+            )
         if self.encoder_decoder:
             return EncoderDecoderTarget(self.network, chooser)
         positions = prompt_length + settings.max_new_tokens
+        width = settings.fixed_width
+        if width:
+            width = self.exact_width(width) or width
+        return self._target(chooser, positions, width)
+
+    def _target(self, chooser: Chooser, positions: int, width: int) -> EagerTarget | FusedTarget:
         if self.fused is not None:
-            return FusedTarget(self.fused, chooser, positions, settings.fixed_width)
-        if settings.fixed_width:
-            return StaticTarget(self.network, chooser, settings.fixed_width, positions)
+            return FusedTarget(self.fused, chooser, positions, width)
+        if width:
+            return StaticTarget(self.network, chooser, width, positions)
         return EagerTarget(self.network, chooser)
+
+    @property
+    def can_be_strict(self) -> bool:
+        return self.fused is not None or can_be_static(self.network)
+
+    def exact_width(self, wanted: int) -> int | None:
+        """The width that strict mode runs at, see `exact_width`; tried once per width asked."""
+        if wanted not in self._exact_widths:
+            chooser = Chooser(Settings(), 1, [], self.network.device)
+            limit = self.prompt_limit
+            room = limit is None or positions_tried(wanted + TRIED) <= limit
+            self._exact_widths[wanted] = (
+                exact_width(lambda w: self._target(chooser, positions_tried(w), w), wanted)
+                if room
+                else wanted
+            )
+        return self._exact_widths[wanted]
+
+    @cached_property
+    def _exact_widths(self) -> dict[int, int | None]:
+        return {}
 
     def lane(self, start: Start, settings: Settings) -> Iterator[Event]:
         """Runs one lane; see `decode`."""
@@ -127,17 +167,29 @@ class Model:
         target = self.target(settings, len(start.prompt.ids))
         return decode(start, target, build(settings, reference), text, settings)
 
-    def run(self, ask: Ask, settings: Settings, plain: bool = True) -> Iterator[Event]:
-        """Runs the lookup lane "pld" and, racing it, the plain lane "plain"; then compares.
+    def run(
+        self,
+        ask: Ask,
+        settings: Settings,
+        plain: bool = True,
+        beside: Mapping[str, Settings] | None = None,
+    ) -> Iterator[Event]:
+        """Runs the lookup lane "pld", racing it the lanes of `beside` (name -> settings) and the
+        plain lane "plain"; then compares each with the plain lane, or with "pld" without one.
 
         Raises PromptError or SettingsError at once.
         """
         start = self.start("pld", ask, settings)
-        running = [self.lane(start, settings)]
+        wanted = {"pld": settings, **(beside or {})}
         if plain:
-            own = settings.plain()
-            running.append(self.lane(replace(start, lane="plain", settings=own.to_json()), own))
-        return self._compared(race(running)) if plain else race(running)
+            wanted["plain"] = settings.plain()
+        racing = race(
+            [
+                self.lane(replace(start, lane=name, settings=own.to_json()), own)
+                for name, own in wanted.items()
+            ]
+        )
+        return self._compared(racing) if len(wanted) > 1 else racing
 
     def _compared(self, events: Iterator[Event]) -> Iterator[Event]:
         seen: list[Event] = []
@@ -146,11 +198,15 @@ class Model:
                 seen.append(event)
                 yield event
         found = lanes(seen)
-        pld = found["pld"]
-        compared = compare(pld, found["plain"])
-        if compared.verdict != "same":
-            compared = replace(compared, rounding=self._rounding(pld, compared.first_difference))
-        yield compared
+        against = found.get("plain") or found["pld"]
+        for trace in found.values():
+            if trace is against:
+                continue
+            compared = compare(trace, against)
+            if compared.verdict != "same":
+                rounding = self._rounding(trace, compared.first_difference)
+                compared = replace(compared, rounding=rounding)
+            yield compared
 
     def _rounding(self, trace: Trace, tokens: int) -> float | None:
         """See `measure`: over the prompt and the first `tokens` tokens of a lane."""

@@ -1,0 +1,107 @@
+"""From a visitor's request to the lanes that answer it."""
+
+from dataclasses import replace
+
+import pytest
+
+from pld_core import trace
+from pld_core.events import Compared, read
+from pld_core.replay import what_if
+from pld_core.serving import RIVAL, Request, RequestError, Rival, Slot, Status
+from pld_core.settings import Settings
+from tests import tiny
+
+PROMPT = tiny.PROMPT
+RIVALS = Rival(n_max=1, n_min=1, k=2, policy="oldest")
+
+
+@pytest.fixture(scope="module")
+def slot() -> Slot:
+    slot = Slot()
+    slot._model = tiny.model("Llama")
+    slot._status = Status("ready", "tiny")
+    return slot
+
+
+def streamed(slot: Slot, request: Request) -> str:
+    *_, whole = slot.run(request)
+    return whole
+
+
+def test_every_field_reaches_the_ask_and_the_settings() -> None:
+    request = Request(
+        "p", "begun", False, "sys", "ref", 5, 2, 7, "oldest", 9, True, 0.7, 40, 0.9, 3
+    )
+    ask, settings = request.ask(), request.settings()
+    assert (ask.prompt, ask.answer_prefix, ask.chat) == ("p", "begun", False)
+    assert (ask.system, ask.reference) == ("sys", "ref")
+    assert (settings.n_max, settings.n_min, settings.k, settings.policy) == (5, 2, 7, "oldest")
+    assert (settings.max_new_tokens, settings.fixed_width) == (9, 8)
+    sampling = settings.sampling
+    assert (sampling.temperature, sampling.top_k, sampling.top_p, sampling.seed) == (0.7, 40, 0.9, 3)
+
+
+def test_strict_lanes_are_all_as_wide_as_the_longest_draft_needs() -> None:
+    request = Request("p", k=4, strict=True, rival=Rival(3, 1, 12, "recent"))
+    assert request.settings().fixed_width == request.beside()[RIVAL].fixed_width == 13
+    assert Request("p", k=4).settings().fixed_width == 0
+
+
+@pytest.mark.parametrize(
+    ("request_", "sentence"),
+    [
+        (Request("p", n_max=2, n_min=3), "n_min (3) is larger than n_max (2)."),
+        (Request("p", temperature=-1), "temperature is 0 (greedy) or a number"),
+        (Request("p", rival=Rival(1, 2, 3, "recent")), "Settings B: n_min (2) is larger"),
+        (Request("p", rival=Rival(2, 1, 3, "no such")), "Settings B: The policy is one of"),
+    ],
+)
+def test_what_cannot_be_meant_is_one_sentence(slot, request_, sentence) -> None:
+    with pytest.raises(RequestError) as raised:
+        next(slot.run(request_))
+    assert str(raised.value).startswith(sentence)
+
+
+def test_two_settings_race_plain_decoding_and_are_compared_with_it(slot: Slot) -> None:
+    request = Request(PROMPT, chat=False, k=6, max_new_tokens=40, rival=RIVALS)
+    stream = streamed(slot, request)
+    found = trace.read(stream.splitlines())
+    assert list(found) == ["pld", RIVAL, "plain"]
+    assert [law for lane in found.values() for law in lane.laws()] == []
+    assert len({tuple(lane.ids) for lane in found.values()}) == 1
+    compared = [event for event in read(stream.splitlines()) if isinstance(event, Compared)]
+    assert [(c.lane, c.against, c.verdict) for c in compared] == [
+        ("pld", "plain", "same"),
+        (RIVAL, "plain", "same"),
+    ]
+    settings = Settings.from_json(found[RIVAL].start.settings)
+    replayed = what_if(found["pld"], settings)
+    assert [(p.match, p.draft, p.kept) for p in replayed.passes] == [
+        (p.match, p.draft, p.kept) for p in found[RIVAL].passes
+    ]
+
+
+def test_two_settings_without_plain_decoding_are_compared_with_each_other(slot: Slot) -> None:
+    request = Request(PROMPT, chat=False, max_new_tokens=12, plain=False, rival=RIVALS)
+    stream = streamed(slot, request)
+    found = trace.read(stream.splitlines())
+    assert list(found) == ["pld", RIVAL]
+    assert found[RIVAL].compared.against == "pld"
+
+
+def test_a_reference_is_copied_from_and_never_read(slot: Slot) -> None:
+    request = Request("the red fox", chat=False, max_new_tokens=30, plain=False)
+    answer = trace.read(streamed(slot, request).splitlines())["pld"]
+    request = replace(request, reference="the red fox" + answer.text)
+    helped = trace.read(streamed(slot, request).splitlines())["pld"]
+    assert helped.ids == answer.ids
+    assert helped.start.prompt == answer.start.prompt
+    assert helped.start.reference.ids
+    assert any(p.match and p.match.region == "reference" for p in helped.passes)
+    assert list(helped.laws()) == []
+
+
+def test_the_page_has_every_start_before_a_lane_reads_the_prompt(slot: Slot) -> None:
+    request = Request(PROMPT, chat=False, max_new_tokens=5, rival=RIVALS)
+    updates = [[event.type for event in read(text.splitlines())] for text in slot.run(request)]
+    assert ["start"] * 3 in updates
