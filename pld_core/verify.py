@@ -10,7 +10,7 @@ from pld_core.decoder import PromptError
 from pld_core.events import Compared
 from pld_core.prompting import Ask
 from pld_core.rows import Row
-from pld_core.settings import Sampling, Settings
+from pld_core.settings import Sampling, Settings, SettingsError
 from pld_core.trace import Trace, lanes
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def verify(model: Model, rows: Sequence[Row], wanted: Sequence[Check]) -> Iterat
             settings = replace(check.settings, stop=row.stop)
             try:
                 found = lanes(model.run(row.ask, settings))
-            except PromptError as error:
+            except (PromptError, SettingsError) as error:
                 yield Outcome(row, check, refused=str(error))
                 continue
             pld, plain = found["pld"], found["plain"]

@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import Sequence
 
 import torch
-from transformers import PreTrainedModel
-from transformers.cache_utils import Cache, StaticLayer
+from transformers import DynamicCache, PreTrainedModel
+from transformers.cache_utils import Cache, DynamicLayer, DynamicSlidingWindowLayer, StaticLayer
 
 from pld_core.models.eager import EagerTarget
 from pld_core.sampling import ChosenScores, Chooser
@@ -49,3 +49,11 @@ class StaticTarget(EagerTarget):
         if self.context_limit is not None:
             positions = positions.clamp(max=self.context_limit - 1)  # padding may lie beyond
         return {"input_ids": ids, "position_ids": positions[None]}
+
+
+def can_be_static(model: PreTrainedModel) -> bool:
+    """Whether the model's cache holds keys and values and nothing else."""
+    if model.config.is_encoder_decoder:
+        return False
+    layers = DynamicCache(config=model.config.get_text_config(decoder=True)).layers
+    return all(type(layer) in (DynamicLayer, DynamicSlidingWindowLayer) for layer in layers)
