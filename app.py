@@ -26,7 +26,9 @@ import gradio as gr
 import plotly
 
 from pld_core.events import End, EventError, Pass, Prefill, Start, dumps, read
+from pld_core.gallery import summary
 from pld_core.serving import Request, RequestError, Slot
+from pld_core.trace import TraceError
 
 STATIC = Path(__file__).resolve().parent / "static"
 PLOTLY = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
@@ -43,9 +45,24 @@ SCRIPTS = (  # each uses only those before it
     "controls.js",
     "files.js",
     "plot.js",
+    "grams.js",
+    "whatif.js",
+    "costs.js",
+    "chart.js",
+    "parts.js",
+    "explore.js",
+    "equation.js",
+    "positions.js",
+    "drafts.js",
+    "whatif_panel.js",
+    "gallery.js",
+    "tour.js",
+    "learn.js",
+    "heat.js",
+    "understand.js",
     "mount.js",
 )
-STYLES = ("trace_view.css",)
+STYLES = ("trace_view.css", "explore.css")
 WAITING_RUNS = 32
 
 log = logging.getLogger(__name__)
@@ -83,13 +100,14 @@ class TraceView(gr.HTML):
     The templates hold no data: what stands in a template is markup and code.
     """
 
-    def __init__(self, value: str = "", **more: Any) -> None:
+    def __init__(self, value: str = "", gallery: list[dict] | None = None, **more: Any) -> None:
         super().__init__(
             value,
             html_template=(STATIC / "trace_view.html").read_text("utf-8"),
             css_template="\n".join((STATIC / name).read_text("utf-8") for name in STYLES),
             js_on_load="\n".join(
-                [(STATIC / name).read_text("utf-8") for name in SCRIPTS] + [_mounting()]
+                [(STATIC / name).read_text("utf-8") for name in SCRIPTS]
+                + [_mounting(gallery or [])]
             ),
             apply_default_css=False,
             **more,
@@ -99,14 +117,18 @@ class TraceView(gr.HTML):
         return {"type": "string", "description": "The stream: one JSON event a line."}
 
 
-def _mounting() -> str:
+def _mounting(gallery: list[dict]) -> str:
     return f"""
     const root = (globalThis.gradio_config?.root ?? "").replace(/[/]$/, "");
     pldLens.view = pldLens.mount(element, {{
       text: () => props.value,
       watch: (changed) => watch("value", changed),
       replace: (text) => {{ props.value = text; trigger("upload"); }},
-    }}, {{ plotly: root + {json.dumps(f"/gradio_api/file={PLOTLY}")} }});
+    }}, {{
+      plotly: root + {json.dumps(f"/gradio_api/file={PLOTLY}")},
+      gallery: {json.dumps(gallery)},
+      openRecorded: (id) => trigger("select", {{ id }}),
+    }});
     """
 
 
@@ -161,6 +183,17 @@ def recordings(folder: Path) -> dict[str, Path]:
         key=lambda f: (order.index(f.stem) if f.stem in titles else len(order), f.stem),
     )
     return {titles.get(f.stem, f.stem.replace("-", " ").capitalize()): f for f in files}
+
+
+def summaries(recorded_runs: dict[str, Path]) -> list[dict[str, Any]]:
+    """What each recorded run says of itself, for the gallery."""
+    found = []
+    for title, path in recorded_runs.items():
+        try:
+            found.append({"title": title, **summary(path)})
+        except (TraceError, ValueError) as error:
+            log.warning("%s is not in the gallery: %s", path.name, error)
+    return found
 
 
 def presets() -> list[dict[str, Any]]:
@@ -238,6 +271,11 @@ def build(slot: Slot, examples: Path = STATIC / "examples") -> gr.Blocks:
             return (gr.skip(),) * 3
         return recorded_runs[title].read_text("utf-8"), "", about_recorded(title)
 
+    def open_recorded(event: gr.EventData) -> tuple[Any, ...]:
+        chosen = event._data.get("id") if isinstance(event._data, dict) else None
+        titles = [title for title, path in recorded_runs.items() if path.stem == chosen]
+        return (titles[0], *replay(titles[0])) if titles else (gr.skip(),) * 4
+
     with gr.Blocks(title=Words.title, fill_width=True, analytics_enabled=False) as page:
         with gr.Row(elem_id="head"):
             gr.Markdown(f"# {Words.title}\n{Words.lead}")
@@ -277,7 +315,9 @@ def build(slot: Slot, examples: Path = STATIC / "examples") -> gr.Blocks:
                     )
                     about = Sentence("status", about_recorded(shown), elem_id="about")
                 view = TraceView(
-                    recorded_runs[shown].read_text("utf-8") if shown else "", elem_id="view"
+                    recorded_runs[shown].read_text("utf-8") if shown else "",
+                    gallery=summaries(recorded_runs),
+                    elem_id="view",
                 )
 
         at_once = {"queue": False, "show_progress": "hidden"}
@@ -310,6 +350,14 @@ def build(slot: Slot, examples: Path = STATIC / "examples") -> gr.Blocks:
         )
         recorded.input(
             replay, recorded, [view, notice, about], cancels=running, api_name=False, **at_once
+        )
+        view.select(
+            open_recorded,
+            None,
+            [recorded, view, notice, about],
+            cancels=running,
+            api_name=False,
+            **at_once,
         )
         view.upload(
             lambda: (None, ""),

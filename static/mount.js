@@ -15,9 +15,10 @@
   }
 
   class View {
-    constructor(root, source, { plotly }) {
+    constructor(root, source, options) {
       this.root = root;
       this.source = source;
+      this.options = options;
       this.part = {};
       for (const part of root.querySelectorAll("[data-part]")) this.part[part.dataset.part] = part;
       for (const part of root.querySelectorAll("[data-word]")) part.textContent = words.fixedTexts[part.dataset.word];
@@ -28,7 +29,7 @@
       this.headline = new Headline(part.headline, part.details);
       this.strip = new Strip(part.passTitle, part.pass);
       this.controls = new Controls(part, (cursor) => this.moveTo(cursor));
-      this.plot = new Plot(part.plot, part.plotNote, plotly, (pass) => this.moveTo(pass));
+      this.plot = new Plot(part.plot, part.plotNote, options.plotly, (pass) => this.moveTo(pass));
       this.draw = perFrame(() => this.#draw());
       this.#followTheme();
       this.#listen();

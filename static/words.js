@@ -183,6 +183,266 @@
       missing: "The plot could not be loaded; the numbers above say the same.",
     },
 
+    explore: {
+      tabs: "Look closer",
+      table: "The numbers as a table",
+      noRun: "No run yet.",
+      noLookup: "This run is plain decoding alone; there is no lookup to look into.",
+      names: {
+        whatIf: "What if",
+        equation: "The equation",
+        positions: "Extra positions",
+        drafts: "Drafts",
+        gallery: "Recorded runs",
+        learn: "How it works",
+      },
+
+      equation: {
+        title: "Tokens per pass over f and L",
+        found: (f, L, ratio) => `f ${percent(f)} and L ${fixed(L, 2)} give ${fixed(ratio, 2)} tokens per pass`,
+        figures: { pass: "Pass ratio", predicted: "Predicted time ratio", measured: "Measured time ratio" },
+        counted: "plain passes over lookup passes",
+        fromCosts: ({ copy, other }) => `from f, L, r_c ${fixed(copy, 2)} and r_m ${fixed(other, 2)}`,
+        needsPlain: "needs the plain lane",
+        decodeSeconds: "decode seconds, prefill left out",
+        noReason: "Times are compared when the plain lane has run too.",
+        reason: (pass, predicted, measured, { copy, other }, copyPasses) => {
+          const costs = copyPasses
+            ? `A copy pass (r_c) took ${fixed(copy, 2)} times as long as a plain pass here, any other pass (r_m) ${fixed(other, 2)} times`
+            : `A pass took ${fixed(other, 2)} times as long as a plain pass here`;
+          const effect =
+            Math.abs(pass / predicted - 1) < 0.03
+              ? "so passes and time go together."
+              : pass > predicted
+                ? `so ${fixed(pass, 2)} times fewer passes become ${predicted < 1 ? "a loss of time" : `${fixed(predicted, 2)} times less time`}.`
+                : `so the time shrinks even more than the passes.`;
+          const rest = Math.abs(measured / predicted - 1) < 0.01 ? "" : " The equation counts the prefill as a pass of each lane and the measurement leaves it out: hence the rest of the difference.";
+          return `${costs}, ${effect}${rest}`;
+        },
+        sums: ({ tokens, f, L }, passes) =>
+          `f·T/L + (1 − f)·T = ${fixed((f * tokens) / L, 1)} copy passes + ${fixed((1 - f) * tokens, 1)} others = ${plural(passes, "pass", "passes")} for ${plural(tokens, "token")}.`,
+        rate: (rate, f, n) =>
+          `Text copy rate ${percent(rate)}: so much of the answer stands in spans of ${n + 1} or more tokens that came before. ` +
+          (rate < 0.15
+            ? "There was little to copy in this text."
+            : f < rate - 0.1
+              ? `The lookup caught less than there was (f ${percent(f)}): other settings may find more.`
+              : `The lookup caught what there was (f ${percent(f)}).`),
+        whatIf: "And with another f and L?",
+        f: "f, share of tokens from copy passes",
+        L: "L, tokens kept per copy pass",
+        tokensEach: (L) => `${fixed(L, 1)} tokens`,
+        worked: ({ tokens, f, L }) => `Worked example: T ${count(tokens)}, f ${f}, L ${L}`,
+        back: "Back to this run",
+        answer: (tokens, f, L, passes, ratio, time) =>
+          `${plural(tokens, "token")} with f ${percent(f)} and L ${fixed(L, 1)} take ${plural(Math.round(passes), "pass", "passes")}: ${fixed(ratio, 2)} tokens per pass` +
+          (time ? `, and ${fixed(time, 2)}× in time at this run’s costs.` : "."),
+        speed: (s) => `${s}×`,
+        thisRun: "this run",
+        xTitle: "f, share of tokens from copy passes",
+        yTitle: "L, tokens per copy pass",
+        summary: (f, L, ratio) => `Curves of equal pass ratio over f and L. This run lies at f ${percent(f)} and L ${fixed(L, 2)}, a pass ratio of ${fixed(ratio, 2)}.`,
+        emptySummary: "Curves of equal pass ratio over f and L. No run is marked.",
+        tableCorner: "Pass ratio",
+        tableCaption: "The L that a pass ratio needs, for four values of f",
+      },
+
+      positions: {
+        keys: {
+          copied: "copy pass",
+          other: "other pass",
+          plain: "plain pass",
+          median: "median of a width",
+          one: "one position",
+          each: "as many plain passes as positions",
+        },
+        found: (extra, ratio) => {
+          const positions = plural(extra, "extra position");
+          if (ratio < 0.97) return `A pass with ${positions} took ${fixed(ratio, 2)} times a plain pass here`;
+          if (ratio < 1.03) return `${positions} cost no more than a plain pass here`;
+          if (ratio < 1.3) return `${positions} cost ${percent(ratio - 1)} more than a plain pass here`;
+          return `${positions} cost ${fixed(ratio, 1)} times a plain pass here`;
+        },
+        foundNote: (wide, seconds, narrow, one, fromPlain, share) =>
+          `The median of ${plural(wide, "such pass", "such passes")} is ${duration(seconds)}, that of ${plural(narrow, fromPlain ? "plain pass" : "pass without a draft", fromPlain ? "plain passes" : "passes without a draft")} ${duration(one)}. ` +
+          `It took ${percent(share)} of what a plain pass for each position would take.`,
+        noPlain: (extra, seconds) => `A pass with ${plural(extra, "extra position")} took ${duration(seconds)}`,
+        noPlainNote: "No pass over one position was run, so there is nothing to compare it with. Run the plain lane too.",
+        nothingDrafted: "This run checked no draft, so extra positions were not measured",
+        fixed: (width) => `Every pass ran ${plural(width, "position")} (strict mode)`,
+        fixedNote: "In strict mode the width does not depend on the draft, so this run cannot tell what extra positions cost.",
+        xTitle: "positions in the pass (1 + draft)",
+        yTitle: "milliseconds",
+        hint: "Point at a mark to read its pass; click to go there.",
+        reading: (pass, { copied, draft, event }, seconds) =>
+          `Pass ${count(pass)}: ${plural(event.width, "position")}, ${duration(seconds)}, ${draft.length ? `kept ${copied} of ${plural(draft.length, "draft token")}` : "no draft"}.`,
+        summary: (widths, one) =>
+          `Pass time against positions. ${widths.map(({ width, passes, seconds }) => `${plural(width, "position")}: median ${duration(seconds)} over ${plural(passes, "pass", "passes")}`).join("; ")}.` +
+          (one ? ` One position alone: ${duration(one)}.` : ""),
+        tableHead: ["Positions", "Passes", "Median time", "Over one position"],
+        tableCaption: "Time of a pass by its number of positions",
+        ratio: (x) => `${fixed(x, 2)}×`,
+      },
+
+      drafts: {
+        none: "This run ended with its first token: nothing could be drafted.",
+        lead: ({ none }, passes) =>
+          none === passes
+            ? "No pass of this run found a match: lookup had nothing to copy from."
+            : `${percent(none / passes)} of the ${plural(passes, "pass", "passes")} after the prefill had no match and so no draft.`,
+        outcome: (name, n, share) => `${{ none: "no match", rejected: "draft, nothing kept", part: "part of the draft kept", all: "whole draft kept" }[name]}: ${count(n)} (${percent(share)})`,
+        acceptance: {
+          title: "Acceptance by draft position",
+          none: "Nothing was drafted.",
+          note: (rows) => {
+            const half = rows.findLast(({ kept, drafted }) => kept / drafted >= 0.5);
+            return half ? `Position ${half.position} is the last that is kept in at least half of the drafts.` : "Not even the first position is kept in half of the drafts.";
+          },
+          xTitle: "position in the draft",
+          yTitle: "kept, of drafts that long",
+          summary: (rows) => `Share of drafts whose token stood, by position: ${rows.map((r) => `${r.position}: ${percent(r.kept / r.drafted)}`).join(", ")}.`,
+          head: ["Position", "Drafted", "Tested", "Kept", "Kept of drafted", "Kept of tested"],
+        },
+        kept: {
+          title: "Tokens kept per pass",
+          note: (passes, single, average) => `${plural(single, "pass", "passes")} of ${count(passes)} kept one token alone, as plain decoding does; the mean is ${fixed(average, 2)}.`,
+          xTitle: "tokens kept by a pass",
+          yTitle: "passes",
+          summary: (rows, passes) => `Of ${plural(passes, "pass", "passes")}: ${rows.filter(([, n]) => n).map(([kept, n]) => `${count(n)} kept ${plural(kept, "token")}`).join(", ")}.`,
+          head: ["Tokens kept", "Passes", "Share"],
+        },
+      },
+
+      whatIf: {
+        lead: "Other lookup settings on this very text. The model’s choices are recorded, so every draft is kept or cut exactly as it would have been: counted, without the model.",
+        tooShort: "This run has one token alone: there is nothing to replay yet.",
+        otherLookup: "This run used a lookup that cannot be replayed here.",
+        n_max: "Longest match, n",
+        n_min: "Shortest match",
+        k: "Draft length, k",
+        policy: "Among equal matches",
+        policies: { recent: "most recent", oldest: "oldest" },
+        search: "Look in",
+        searches: { context: "prompt and answer", prompt: "prompt only" },
+        tokens: (n) => plural(n, "token"),
+        draft: (k) => (k ? plural(k, "token") : "none, plain decoding"),
+        useBest: "Best for this text",
+        back: "As recorded",
+        figures: {
+          tokensPerPass: "Tokens per pass",
+          passes: "Passes",
+          accepted: "Draft kept",
+          unmatched: "Without match",
+          seconds: "Predicted time",
+          ratio: "Predicted speed-up",
+        },
+        asRecorded: "as recorded",
+        recordedWas: (was) => `recorded: ${was}`,
+        ofDrafted: (a, d) => `${count(a)} of ${count(d)}`,
+        measuredWas: (seconds) => `measured: ${duration(seconds)}`,
+        overPlain: "over plain as measured",
+        unknownWidth: "no pass times to go by",
+        needsPlain: "needs the plain lane",
+        keys: { asked: "these settings", run: "as recorded", plain: "plain" },
+        exact: (n) => `With the run’s own settings the replay gives its ${plural(n, "decoding pass", "decoding passes")} again, each one equal.`,
+        inexact: "With the run’s own settings the replay gives other passes than were recorded: this run drafted in a way that is not replayed here.",
+        changed: (now, then) =>
+          `Changed: ${[
+            now.n_max !== then.n_max && `n ${then.n_max} → ${now.n_max}`,
+            now.n_min !== then.n_min && `shortest match ${then.n_min} → ${now.n_min}`,
+            now.k !== then.k && `k ${then.k} → ${now.k}`,
+            now.policy !== then.policy && `among equal matches the ${now.policy === "oldest" ? "oldest" : "most recent"}`,
+            now.search !== then.search && (now.search === "prompt" ? "looking in the prompt only" : "looking in prompt and answer"),
+          ]
+            .filter(Boolean)
+            .join(", ")}. The text stays the same.`,
+        summary: (passes, recorded, tokens) => `Tokens against passes: these settings take ${plural(passes, "pass", "passes")} for ${plural(tokens, "token")}, the recorded ones took ${count(recorded)}.`,
+        measure: "What the map shows",
+        measures: { tokensPerPass: "tokens per pass", seconds: "predicted time" },
+        corner: "n \\ k",
+        mapCaption: (timed) => `${timed ? "Predicted decode time" : "Tokens per pass"} for each longest match n and draft length k; a click takes the setting over.`,
+        bestIs: (timed, { settings, tokensPerPass, seconds }) =>
+          `Best for this text: n ${settings.n_max}, k ${settings.k} with ${timed ? duration(seconds) : `${fixed(tokensPerPass, 2)} tokens per pass`}`,
+        noSeconds: "Times cannot be predicted from this run",
+        bestCell: "best",
+        chosenCell: "chosen",
+        mapHow: "Counted exactly for every cell. The best has a frame, and of equals it is the one with the shorter draft. The chosen setting is underlined; a click takes a cell over.",
+        predictedHow: (widths) =>
+          widths.length
+            ? `A prediction: each pass is given the mean time of this run’s passes of its width (measured: ${widths.map(count).join(", ")} positions); other widths lie on the straight line through the nearest two. The lookup’s own time is part of it, the growing context is not.`
+            : "This run has no pass times.",
+      },
+
+      gallery: {
+        lead: "Real runs, recorded by one command of this repository, from little to copy to nearly all. Those that lost time are among them.",
+        caption: "Recorded runs by copy rate",
+        head: ["Run", "Copy rate f", "Tokens per pass", "Time ratio", "Same text"],
+        made: ({ model, dtype, hardware, created }) => [model, dtype, hardware, moment(created)].filter(Boolean).join(" · "),
+      },
+
+      learn: {
+        tour: "Show me, pass by pass",
+        lead: "Four short steps in the view above, each on one real pass of this run: match, draft, check in one pass, keep plus one.",
+        limitsTitle: "When it does not help",
+        limits: [
+          ["New text.", "Where the answer repeats nothing, no match is found and every pass is a plain one; wrong drafts only make passes wider."],
+          ["Wide passes that cost.", "A draft pays when checking it costs less than the passes it saves. On a slow processor, with many requests in one batch or on a long context, extra positions are not free: see Extra positions."],
+          ["Rejected drafts.", "What is rejected was computed in vain. A shorter draft or a longer match wastes less: see What if."],
+          ["High temperatures.", "The more freely a token is chosen, the less often it is the one that was copied."],
+          ["The first token.", "Prefill reads the prompt all the same, so the time to the first token does not change."],
+          ["Same text, within rounding.", "Every kept token is the model’s own choice. Many positions in one pass can still round differently from one; where two tokens are all but equal, the lanes may then part, and the page says so."],
+        ],
+        glossaryTitle: "Terms",
+        glossary: [
+          ["Pass", "One forward pass of the model. Plain decoding gets one token from each; prefill, which reads the prompt, is pass 1."],
+          ["n-gram, match", "The last n tokens of the text, and an earlier place where the same n stand. The longest is tried first."],
+          ["Draft", "The up to k tokens that follow the match, copied as a guess."],
+          ["Check", "One pass over the newest token and the whole draft gives the model’s choice at each of these positions."],
+          ["Accepted", "The leading draft tokens that equal the model’s choices. The others are rejected and leave no trace in the text."],
+          ["The model’s own token", "What the model chose behind the last accepted token. So each pass keeps at least one."],
+          ["Width", "Positions in one pass: 1 plus the length of the draft."],
+          ["Copy pass", "A pass that kept at least one draft token."],
+          ["f, copy rate", "Share of all tokens that copy passes gave."],
+          ["L", "Tokens that a copy pass keeps on average, its own included."],
+          ["Text copy rate", "Share of the answer in spans of n + 1 or more tokens that stood before: what there was to copy, whatever the lookup found."],
+          ["Tokens per pass", "T over all passes, 1 / (f/L + 1 − f): the speed-up if every pass took the same time."],
+          ["r_c, r_m", "Mean time of a copy pass, and of any other, over a plain pass."],
+          ["Time speed-up", "Plain decode seconds over lookup decode seconds, same engine, prefill left out of both."],
+        ],
+      },
+    },
+
+    heat: {
+      toggle: "Copy heat",
+      note: (copied, tokens, most, own, other) =>
+        `${count(copied)} of ${plural(tokens, "prompt token")} copied so far` +
+        (most > 1 ? `, some ${count(most)} times` : "") +
+        (own ? `; ${plural(own, "token")} came from the answer itself` : "") +
+        (other ? `; ${plural(other, "token")} from elsewhere` : "") +
+        ".",
+    },
+
+    tour: {
+      title: (step) => `Step ${step} of 4`,
+      leave: "Leave the tour",
+      advance: "Do one pass",
+      next: "Go on",
+      done: "Done",
+      steps: [
+        { name: "Match", text: "The lookup takes the last tokens of the text and searches for the same tokens further up. Do one pass and watch the prompt: the match is underlined." },
+        { name: "Draft", text: "What followed there may well follow here. Those tokens are copied as a draft: a guess that cost no model time. Do one pass and watch the draft below the lanes." },
+        { name: "Check in one pass", text: "The model reads the newest token and the whole draft at once. One pass gives its choice at every position, as many positions as the draft has tokens, plus one." },
+        { name: "Keep, plus one", text: "Draft tokens stand as long as they equal the model’s choices. Behind the last of them stands the model’s own token, so a pass never keeps less than plain decoding." },
+      ],
+      saw: [
+        ({ event }) => (event.match ? `This pass matched ${plural(event.match.n, "token")}, ${event.match.region === "prompt" ? "standing in the prompt" : event.match.region === "output" ? "standing in its own output" : "standing in the reference text"}.` : "This pass found no match: a plain pass."),
+        ({ draft }) => (draft.length ? `This pass drafted ${plural(draft.length, "token")}.` : "This pass found nothing to draft."),
+        ({ event }) => `This pass ran ${plural(event.width, "position")} in ${duration(event.seconds.lookup + event.seconds.forward + event.seconds.accept)}.`,
+        ({ copied, draft, kept, event }) =>
+          `This pass kept ${copied} of ${plural(draft.length, "draft token")}${event.bonus === null ? "" : " and the model’s own"}: ${plural(kept, "token")} from one pass.`,
+      ],
+    },
+
     problems: {
       tooLarge: (limit) => `This file is larger than ${limit} MB, too large for a trace to be shown.`,
       unreadable: "This file could not be read.",
