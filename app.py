@@ -15,6 +15,7 @@ except ImportError:
     spaces = None
 
 import argparse
+import inspect
 import json
 import logging
 import os
@@ -25,9 +26,12 @@ from typing import Any, Iterator
 import gradio as gr
 import plotly
 
+from pld_core import links
 from pld_core.events import End, EventError, Pass, Prefill, Start, dumps, read
+from pld_core.links import RANGES
+from pld_core.lookup import POLICIES
 from pld_core.gallery import summary
-from pld_core.serving import Request, RequestError, Slot
+from pld_core.serving import Request, RequestError, Rival, Slot
 from pld_core.trace import TraceError
 
 STATIC = Path(__file__).resolve().parent / "static"
@@ -45,6 +49,7 @@ SCRIPTS = (  # each uses only those before it
     "controls.js",
     "files.js",
     "plot.js",
+    "link.js",
     "grams.js",
     "whatif.js",
     "costs.js",
@@ -64,6 +69,7 @@ SCRIPTS = (  # each uses only those before it
 )
 STYLES = ("trace_view.css", "explore.css")
 WAITING_RUNS = 32
+LARGEST_FILE = 200_000  # bytes of a text file that becomes a prompt
 
 log = logging.getLogger(__name__)
 
@@ -92,6 +98,54 @@ class Words:
     max_new_tokens = "Most new tokens"
     recorded = "Recorded run"
     broken = "The run broke off. Its lanes are shown as far as they came."
+    n_min = "Shortest match, tokens"
+    policy = "Of several equal matches, copy"
+    policies = {"recent": "the most recent", "oldest": "the oldest"}
+    system = "System prompt (optional)"
+    strict = "Strict mode"
+    strict_info = (
+        "Every pass runs k + 1 positions, so that half precision is exact too. It costs: a pass "
+        "without a draft is as wide as any."
+    )
+    sampling = "Sampling"
+    temperature = "Temperature"
+    temperature_info = "0 always takes the likeliest token."
+    top_k = "Top k"
+    top_k_info = "0 keeps all tokens."
+    top_p = "Top p"
+    seed = "Seed"
+    seed_info = "One seed gives one text, with and without lookup."
+    reference_title = "Reference text"
+    reference = "Copied from, never read by the model"
+    reference_info = "The last version of a file, or the answer you expect."
+    rival_title = "Compare two settings"
+    rival = "Run settings B on the same prompt"
+    rival_n_max = "B: longest match (n)"
+    rival_n_min = "B: shortest match"
+    rival_k = "B: draft length (k)"
+    rival_policy = "B: of equal matches, copy"
+    file_to_prompt = "Add a text file"
+    file_to_reference = "Use a text file"
+    share = "Link to this"
+    with_texts = "Put my prompt into the link"
+    with_texts_info = "Off: the link holds the example, the pass and the settings, and no text."
+    copy_link = "Copy link"
+    link = "Link"
+    link_copied = "Copied."
+    link_by_hand = "This browser let no page copy: copy the link by hand."
+    link_without_prompt = "Your prompt is not in it."
+
+    @staticmethod
+    def too_large(name: str) -> str:
+        return f"{name} is larger than {LARGEST_FILE // 1000} kB, too large for a prompt here."
+
+    @staticmethod
+    def no_text(name: str) -> str:
+        return f"{name} is not a text in UTF-8."
+
+    @staticmethod
+    def no_example(name: str) -> str:
+        return f"There is no recorded run called {name[:40]!r} here."
 
 
 class TraceView(gr.HTML):
@@ -130,6 +184,19 @@ def _mounting(gallery: list[dict]) -> str:
       openRecorded: (id) => trigger("select", {{ id }}),
     }});
     """
+
+
+def _arriving() -> str:
+    """The page's own address. It may be asked for before the view is there."""
+    return f"() => {{ {(STATIC / 'link.js').read_text('utf-8')}; return [pldLens.place()]; }}"
+
+
+def _copying() -> str:
+    done, by_hand = json.dumps(Words.link_copied), json.dumps(Words.link_by_hand)
+    return f"""async (link, note) => {{
+      if (!link) return note;
+      return [(await pldLens.copied(link)) ? {done} : {by_hand}, note].filter(Boolean).join(" ");
+    }}"""
 
 
 class Sentence(gr.HTML):
@@ -201,10 +268,38 @@ def presets() -> list[dict[str, Any]]:
     return json.loads((STATIC / "presets.json").read_text("utf-8"))
 
 
-def gpu_seconds(*inputs: Any) -> int:
+def gpu_seconds(asked: Request) -> int:
     """What a run asks of ZeroGPU; a visitor's quota must cover it before the run starts."""
-    *_, max_new_tokens, plain = inputs
-    return int(min(120, 10 + 0.04 * max_new_tokens * (2 if plain else 1)))
+    lanes = 1 + asked.plain + (asked.rival is not None)
+    return int(min(120, 10 + 0.04 * asked.max_new_tokens * lanes))
+
+
+def text_of(path: str) -> str:
+    """The text in an uploaded file, which is then deleted. Raises RequestError."""
+    file = Path(path)
+    try:
+        if file.stat().st_size > LARGEST_FILE:
+            raise RequestError(Words.too_large(file.name))
+        text = file.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise RequestError(Words.no_text(file.name)) from None
+    finally:
+        file.unlink(missing_ok=True)
+    if "\0" in text:
+        raise RequestError(Words.no_text(file.name))
+    return text.replace("\r\n", "\n")
+
+
+def _whole(value: Any) -> Any:
+    """A number field's value: its whole number, or what it is, for the settings to refuse."""
+    return int(value) if isinstance(value, (int, float)) and value == value // 1 else value
+
+
+def _slider(name: str, label: str, value: int | None = None, **more: Any) -> gr.Slider:
+    """A whole-number setting in its range; see links.FIELDS."""
+    field = RANGES[name]
+    value = field.default if value is None else value
+    return gr.Slider(field.low, field.high, value, step=1, label=label, **more)
 
 
 def build(slot: Slot, examples: Path = STATIC / "examples") -> gr.Blocks:
@@ -218,24 +313,52 @@ def build(slot: Slot, examples: Path = STATIC / "examples") -> gr.Blocks:
     def about_recorded(title: str | None) -> str:
         return choices[title]["about"] if title in choices else ""
 
-    def run(
+    def ask(
         prompt: str,
         answer_prefix: str,
-        chat: bool,
+        system: str,
+        reference: str,
         n_max: int,
+        n_min: int,
         k: int,
+        policy: str,
         max_new_tokens: int,
+        chat: bool,
         plain: bool,
-    ) -> Iterator[tuple[Any, ...]]:
-        request = Request(
+        strict: bool,
+        temperature: float,
+        top_k: int,
+        top_p: float,
+        seed: int,
+        rival: bool,
+        rival_n_max: int,
+        rival_n_min: int,
+        rival_k: int,
+        rival_policy: str,
+    ) -> Request:
+        second = Rival(_whole(rival_n_max), _whole(rival_n_min), _whole(rival_k), rival_policy)
+        return Request(
             prompt=prompt or "",
             answer_prefix=answer_prefix or "",
             chat=chat,
-            n_max=int(n_max),
-            k=int(k),
-            max_new_tokens=int(max_new_tokens),
+            system=system or None,
+            reference=reference or "",
+            n_max=_whole(n_max),
+            n_min=_whole(n_min),
+            k=_whole(k),
+            policy=policy,
+            max_new_tokens=_whole(max_new_tokens),
+            strict=strict,
+            temperature=0.0 if temperature is None else temperature,
+            top_k=_whole(top_k),
+            top_p=top_p,
+            seed=_whole(seed),
             plain=plain,
+            rival=second if rival else None,
         )
+
+    def run(*inputs: Any) -> Iterator[tuple[Any, ...]]:
+        request = ask(*inputs)
         # Gradio cannot close a generator that is cancelled before its first yield, so that one
         # comes before the slot is taken.
         keep = gr.skip()
@@ -251,6 +374,10 @@ def build(slot: Slot, examples: Path = STATIC / "examples") -> gr.Blocks:
             log.exception("a run broke off")
             yield completed(stream, "error"), Words.broken, None, about
 
+    run.__signature__ = inspect.signature(ask)  # the names that callers of the API see
+    if spaces:
+        run = spaces.GPU(duration=lambda *inputs: gpu_seconds(ask(*inputs)))(run)
+
     def status() -> Iterator[str]:
         while slot.status.state == "loading":
             yield slot.status.text
@@ -258,13 +385,53 @@ def build(slot: Slot, examples: Path = STATIC / "examples") -> gr.Blocks:
         yield slot.status.text
 
     def fill(title: str | None) -> tuple[Any, ...]:
-        if title not in choices:
-            return (gr.skip(),) * 6
-        preset = choices[title]
-        return tuple(
-            preset[name]
-            for name in ("prompt", "answer_prefix", "chat", "n_max", "k", "max_new_tokens")
-        )
+        return tuple(choices.get(title, {}).get(name, gr.skip()) for name in form)
+
+    def add_file(path: str, prompt: str) -> tuple[Any, str]:
+        try:
+            text = text_of(path)
+        except RequestError as error:
+            return gr.skip(), str(error)
+        return f"{prompt.rstrip()}\n\n{text}" if (prompt or "").strip() else text, ""
+
+    def use_file(path: str) -> tuple[Any, str]:
+        try:
+            return text_of(path), ""
+        except RequestError as error:
+            return gr.skip(), str(error)
+
+    def follow(place: str) -> tuple[Any, ...]:
+        """What the page's own address asks for, put into the form and the view."""
+        at = json.loads(place)
+        link = links.read(at["search"], at["hash"])
+        problems = list(link.problems)
+        title = next((t for t, file in recorded_runs.items() if file.stem == link.example), None)
+        if link.example and title is None:
+            problems.append(Words.no_example(link.example))
+        values = {**choices.get(title, {}), **link.settings}
+        if link.texts:
+            values |= {name: "" for name in links.TEXTS} | link.texts
+        filled = tuple(values.get(name, gr.skip()) for name in form)
+        told = " ".join(problems[:1]) if problems else gr.skip()
+        if title is None:
+            return (gr.skip(), told, gr.skip(), gr.skip(), gr.skip(), *filled)
+        preset = title if title in choices else gr.skip()
+        return (recorded_runs[title].read_text("utf-8"), told, title, about_recorded(title), preset, *filled)
+
+    def link_here(place: str, with_texts: bool, title: str | None, *inputs: Any) -> tuple[str, str]:
+        at = json.loads(place)
+        values = dict(zip(form, inputs))
+        known = {preset["prompt"]: preset["id"] for preset in choices.values()}
+        example = known.get(values["prompt"])
+        if title in recorded_runs:
+            example = recorded_runs[title].stem
+        settings = {name: values[name] for name in links.NAMES}
+        texts = {name: values[name] or "" for name in links.TEXTS} if with_texts else None
+        try:
+            link = links.write(at["base"], settings, example, at["pass"], texts)
+        except links.LinkError as error:
+            return "", str(error)
+        return link, "" if with_texts or example else Words.link_without_prompt
 
     def replay(title: str | None) -> tuple[Any, Any, Any]:
         if title not in recorded_runs:
@@ -294,20 +461,83 @@ def build(slot: Slot, examples: Path = STATIC / "examples") -> gr.Blocks:
                     max_lines=6,
                     elem_id="answer-prefix",
                 )
+                to_prompt = gr.UploadButton(Words.file_to_prompt, size="sm", elem_id="to-prompt")
                 with gr.Row():
                     start = gr.Button(Words.run, variant="primary", min_width=80, elem_id="run")
                     stop = gr.Button(Words.stop, min_width=80, elem_id="stop")
                 notice = Sentence("alert", elem_id="notice")
-                with gr.Accordion(Words.settings, open=False):
-                    n_max = gr.Slider(1, 8, first["n_max"], step=1, label=Words.n_max)
-                    k = gr.Slider(1, 32, first["k"], step=1, label=Words.k)
-                    max_new_tokens = gr.Slider(
-                        1, 2048, first["max_new_tokens"], step=1, label=Words.max_new_tokens
-                    )
-                    chat = gr.Checkbox(first["chat"], label=Words.chat, info=Words.chat_info)
                 plain = gr.Checkbox(
                     True, label=Words.plain, info=Words.plain_info, elem_id="plain"
                 )
+                policies = [(Words.policies.get(name, name), name) for name in POLICIES]
+                with gr.Accordion(Words.settings, open=False):
+                    n_max = _slider("n_max", Words.n_max, first["n_max"])
+                    n_min = _slider("n_min", Words.n_min)
+                    k = _slider("k", Words.k, first["k"])
+                    policy = gr.Dropdown(policies, value="recent", label=Words.policy)
+                    max_new_tokens = _slider(
+                        "max_new_tokens", Words.max_new_tokens, first["max_new_tokens"]
+                    )
+                    chat = gr.Checkbox(first["chat"], label=Words.chat, info=Words.chat_info)
+                    system = gr.Textbox(label=Words.system, lines=2, max_lines=6, elem_id="system")
+                    strict = gr.Checkbox(False, label=Words.strict, info=Words.strict_info)
+                with gr.Accordion(Words.rival_title, open=False):
+                    rival = gr.Checkbox(False, label=Words.rival, elem_id="rival")
+                    rival_n_max = _slider("rival_n_max", Words.rival_n_max)
+                    rival_n_min = _slider("rival_n_min", Words.rival_n_min)
+                    rival_k = _slider("rival_k", Words.rival_k)
+                    rival_policy = gr.Dropdown(policies, value="recent", label=Words.rival_policy)
+                with gr.Accordion(Words.sampling, open=False):
+                    temperature = gr.Slider(
+                        0, 2, 0, step=0.05, label=Words.temperature, info=Words.temperature_info
+                    )
+                    top_k = _slider("top_k", Words.top_k, info=Words.top_k_info)
+                    top_p = gr.Slider(0.01, 1, 1, step=0.01, label=Words.top_p)
+                    seed = gr.Number(0, precision=0, label=Words.seed, info=Words.seed_info)
+                with gr.Accordion(Words.reference_title, open=False):
+                    reference = gr.Textbox(
+                        label=Words.reference,
+                        info=Words.reference_info,
+                        lines=4,
+                        max_lines=12,
+                        elem_id="reference",
+                    )
+                    to_reference = gr.UploadButton(
+                        Words.file_to_reference, size="sm", elem_id="to-reference"
+                    )
+                with gr.Accordion(Words.share, open=False):
+                    with_texts = gr.Checkbox(
+                        False, label=Words.with_texts, info=Words.with_texts_info
+                    )
+                    copy_link = gr.Button(Words.copy_link, size="sm", elem_id="copy-link")
+                    link = gr.Textbox(
+                        label=Words.link, interactive=False, max_lines=3, elem_id="link"
+                    )
+                    link_note = Sentence("status", elem_id="link-note")
+                place = gr.Textbox(visible=False)
+                form = {
+                    "prompt": prompt,
+                    "answer_prefix": answer_prefix,
+                    "system": system,
+                    "reference": reference,
+                    "n_max": n_max,
+                    "n_min": n_min,
+                    "k": k,
+                    "policy": policy,
+                    "max_new_tokens": max_new_tokens,
+                    "chat": chat,
+                    "plain": plain,
+                    "strict": strict,
+                    "temperature": temperature,
+                    "top_k": top_k,
+                    "top_p": top_p,
+                    "seed": seed,
+                    "rival": rival,
+                    "rival_n_max": rival_n_max,
+                    "rival_n_min": rival_n_min,
+                    "rival_k": rival_k,
+                    "rival_policy": rival_policy,
+                }
             with gr.Column(scale=4, min_width=320, elem_id="lens"):
                 with gr.Row(elem_id="shown"):
                     recorded = gr.Dropdown(
@@ -322,8 +552,8 @@ def build(slot: Slot, examples: Path = STATIC / "examples") -> gr.Blocks:
 
         at_once = {"queue": False, "show_progress": "hidden"}
         running = start.click(
-            spaces.GPU(duration=gpu_seconds)(run) if spaces else run,
-            [prompt, answer_prefix, chat, n_max, k, max_new_tokens, plain],
+            run,
+            list(form.values()),
             [view, notice, recorded, about],
             show_progress="minimal",
             show_progress_on=notice,
@@ -344,7 +574,7 @@ def build(slot: Slot, examples: Path = STATIC / "examples") -> gr.Blocks:
         preset.input(
             fill,
             preset,
-            [prompt, answer_prefix, chat, n_max, k, max_new_tokens],
+            list(form.values()),
             api_name=False,
             **at_once,
         )
@@ -364,6 +594,33 @@ def build(slot: Slot, examples: Path = STATIC / "examples") -> gr.Blocks:
             None,
             [recorded, about],
             cancels=running,
+            api_name=False,
+            **at_once,
+        )
+        to_prompt.upload(
+            add_file, [to_prompt, prompt], [prompt, notice], api_name=False, **at_once
+        )
+        to_reference.upload(
+            use_file, to_reference, [reference, notice], api_name=False, **at_once
+        )
+        copy_link.click(
+            link_here,
+            [place, with_texts, recorded, *form.values()],
+            [link, link_note],
+            js="(_, ...rest) => [pldLens.place(), ...rest]",
+            api_name=False,
+            **at_once,
+        ).then(
+            None,
+            [link, link_note],
+            link_note,
+            js=_copying(),
+        )
+        page.load(
+            follow,
+            place,
+            [view, notice, recorded, about, preset, *form.values()],
+            js=_arriving(),
             api_name=False,
             **at_once,
         )
