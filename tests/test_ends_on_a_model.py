@@ -282,7 +282,7 @@ def test_a_limit_beyond_the_context_reserves_no_more_than_the_context():
     lane, target = run(model, "the red fox", settings)
     assert lane.end.reason == "context_full"
     keys = target._cache.layers[0].keys
-    assert keys.shape[2] <= 64 + 11
+    assert keys.shape[2] <= 64 + 64
 
 
 @pytest.mark.parametrize("fixed", [0, 9])
@@ -296,11 +296,11 @@ def test_our_own_forward_pass_fills_the_context_to_the_same_end(fixed, room):
     for k, lookup in ((0, None), (8, None), (8, Right(tokens + expected.ids + [0] * 50))):
         lane, target = run(ours, ask, replace(settings, k=k), lookup)
         assert outcome(lane, target) == (expected.ids, expected.text, "context_full")
-        assert target._cache.layers[0][0].shape[1] <= 64 + fixed
+        assert target._cache.layers[0][0].shape[1] <= 64 + 64
 
 
 def fused(limit):
-    network = tiny.network.__wrapped__("Llama", 5, len(tiny.tokenizer()), limit)
+    network = tiny.network.__wrapped__("Llama", 5, len(tiny.tokenizer()), limit)  # a fresh one
     return Model("fused", "test", network, tiny.tokenizer(), FusedNetwork(network))
 
 
@@ -337,6 +337,63 @@ def test_every_end_is_the_same_in_strict_mode(family, dtype, ends_with):
             assert cached(target) == len(prompt) + len(lane.ids) - 1
             # not a single bit apart
             assert lane.margins == plain.margins
+
+
+# Everything at once.
+
+
+def anything(random_, model, k):
+    """Settings that no one would choose together."""
+    pick, V = random_.choice, len(model.tokenizer)
+    half = model.dtype != "float32"
+    return Settings(
+        k=k,
+        n_max=pick([1, 3]),
+        policy=pick(["recent", "oldest"]),
+        max_new_tokens=pick([1, 2, 5, 30, 90]),
+        stop=tuple(random_.sample(["e", " ", "th", "##", "\n", "fox"], pick([0, 0, 1, 2]))),
+        fixed_width=k + 1 if half or random_.random() < 0.3 else 0,
+        sampling=Sampling(
+            temperature=pick([0, 0, 0.5, 1, 1.5, 1e-8]),
+            top_k=pick([0, 0, 5, 40]),
+            top_p=pick([1, 0.9, 0.5]),
+            min_p=pick([0, 0, 0.05]),
+            repetition_penalty=pick([1, 1, 1.3, 0.8]),
+            presence_penalty=pick([0, 0, 1.0]),
+            frequency_penalty=pick([0, 0, 0.5, -0.5]),
+            no_repeat_ngram=pick([0, 0, 1, 2, 4]),
+            min_new_tokens=pick([0, 0, 3, 20]),
+            banned=tuple(
+                tuple(random_.randrange(V) for _ in range(random_.randint(1, 3)))
+                for _ in range(pick([0, 0, 3]))
+            ),
+            forced_first=pick([None, None, 5]),
+            forced_last=pick([None, None, 7]),
+            seed=random_.randrange(2**63),
+        ),
+    )
+
+
+@pytest.mark.parametrize("of", ["Llama", "GPT-2", "fused", "Llama in bfloat16, strict"])
+def test_any_settings_together_end_where_plain_decoding_ends(of, ends_with):
+    if of == "fused":
+        model = fused(128)
+    else:
+        model = tiny.model(of.split(" in ")[0], 5, limit=128)
+        if "bfloat16" in of:
+            network = tiny.network.__wrapped__("Llama", 5, len(model.tokenizer), 128)
+            model = replace(model, network=network.to(torch.bfloat16))
+    random_, reasons = random.Random(of), set()
+    for _ in range(16):
+        settings = anything(random_, model, random_.choice([1, 3, 8]))
+        ends_with(model, random_.sample(range(len(model.tokenizer)), random_.choice([0, 1, 5])))
+        ask = PROMPT[: random_.choice([1, 5, 40, 150])]
+        plain = outcome(*run(model, ask, settings.plain()))
+        whole = model.tokenizer(ask)["input_ids"] + plain[0]
+        for lookup in (None, Right(whole, lambda: random_.randrange(10), len(model.tokenizer))):
+            assert outcome(*run(model, ask, settings, lookup)) == plain, (ask, settings)
+        reasons.add(plain[2])
+    assert reasons >= {"length", "stop"}
 
 
 # On the embedded model.

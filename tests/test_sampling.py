@@ -12,12 +12,14 @@ import pytest
 import tiny
 import toy
 import torch
+import transformers
 
 from pld_core import sampling, trace
 from pld_core.decoder import decode
 from pld_core.events import Match, Pass, Prefill, Prompt, Start, dumps
 from pld_core.lookup import Draft, build
 from pld_core.models.eager import EagerTarget
+from pld_core.models.encdec import EncoderDecoderTarget
 from pld_core.sampling import Chooser, gumbel
 from pld_core.settings import Sampling, Settings, SettingsError
 
@@ -160,8 +162,8 @@ def p_value(observed, expected):
 
 
 GRID = list(itertools.product((0.3, 1.0, 1.7), (1.0, 0.9), (0, 3)))
-EACH = 840  # pairs of tokens per setting: 20,160 drawn tokens for each kind of draft
-ROUNDS = 6
+EACH = 600  # draws of two tokens per setting: 21,600 in all, over every kind of draft
+ROUNDS = 4
 
 
 @pytest.fixture
@@ -349,12 +351,12 @@ def settings_of(more, max_new_tokens=24, k=6, **sampling_):
     )
 
 
-def stream(network, settings, ids=PROMPT, eos=(), lookup=None):
+def stream(network, settings, ids=PROMPT, eos=(), lookup=None, target=None):
     start = Start(
         "pld", "tiny", "", "cpu", "float32", {}, settings.to_json(),
         Prompt(list(ids), [""] * len(ids), len(ids)), list(eos),
     )  # fmt: skip
-    target = EagerTarget(network, Chooser(settings, len(ids), list(eos), CPU))
+    target = target or EagerTarget(network, Chooser(settings, len(ids), list(eos), CPU))
     text = toy.Pieces(lambda tokens: "".join(chr(97 + t) for t in tokens), {})
     return decode(start, target, lookup or build(settings), text, settings)
 
@@ -403,6 +405,18 @@ def test_another_run_between_two_changes_neither():
     assert kept == alone == lane(network, settings).ids
 
 
+def generate_arguments(s):
+    """The same processors by transformers' names."""
+    return dict(
+        repetition_penalty=s.repetition_penalty,
+        no_repeat_ngram_size=s.no_repeat_ngram,
+        min_new_tokens=s.min_new_tokens or None,
+        bad_words_ids=[list(b) for b in s.banned] or None,
+        forced_bos_token_id=s.forced_first,
+        forced_eos_token_id=s.forced_last,
+    )
+
+
 @pytest.mark.parametrize("family", tiny.FAMILIES)
 @pytest.mark.parametrize("name", [n for n in PROCESSED if n not in ADDED])
 def test_greedy_pld_with_processors_is_transformers_own_generate(family, name):
@@ -412,19 +426,61 @@ def test_greedy_pld_with_processors_is_transformers_own_generate(family, name):
     network = tiny.network(family, seed=1, vocabulary=VOCABULARY)
     free = lane(network, Settings(k=0, max_new_tokens=24), ids=ids).ids
     eos = [free[2], free[9]] if s.min_new_tokens else [max(set(free), key=free.index)]
-    expected = tiny.generated(
-        network, ids, 24, eos,
-        repetition_penalty=s.repetition_penalty,
-        no_repeat_ngram_size=s.no_repeat_ngram,
-        min_new_tokens=s.min_new_tokens or None,
-        bad_words_ids=[list(b) for b in s.banned] or None,
-        forced_bos_token_id=s.forced_first,
-        forced_eos_token_id=s.forced_last,
-    )  # fmt: skip
+    expected = tiny.generated(network, ids, 24, eos, **generate_arguments(s))
     for k, lookup in ((0, None), (6, None), (6, mixed(ids + expected, name))):
         one = Settings(k=k, max_new_tokens=24, sampling=s)
         assert lane(network, one, ids=ids, eos=eos, lookup=lookup).ids == expected
     assert expected != lane(network, Settings(max_new_tokens=24), ids=ids, eos=eos).ids
+
+
+def encoder_decoder(family):
+    torch.manual_seed(1)
+    sizes = dict(d_model=32, vocab_size=VOCABULARY, decoder_start_token_id=0, pad_token_id=0)
+    if family == "T5":
+        config = transformers.T5Config(
+            **sizes, d_kv=8, d_ff=48, num_layers=2, num_heads=4, eos_token_id=None
+        )
+        network = transformers.T5ForConditionalGeneration(config)
+    else:
+        config = transformers.BartConfig(
+            **sizes, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4,
+            decoder_attention_heads=4, encoder_ffn_dim=48, decoder_ffn_dim=48, bos_token_id=None,
+            max_position_embeddings=64, eos_token_id=None, forced_eos_token_id=None,
+        )  # fmt: skip
+        network = transformers.BartForConditionalGeneration(config)
+    with torch.no_grad():
+        for weights in network.parameters():
+            if weights.dim() == 2:
+                weights.normal_(0, 0.4)
+    return network.eval()
+
+
+@pytest.mark.parametrize("family", ["T5", "BART"])
+def test_the_processors_of_an_encoder_decoder_see_its_decoder_s_tokens(family):
+    network, eos, outputs = encoder_decoder(family), [11, 12], []
+
+    def decoded(settings):
+        target = EncoderDecoderTarget(network, Chooser(settings, 1, eos, CPU))
+        return trace.lanes(stream(network, settings, eos=eos, target=target))["pld"].ids
+
+    for name in [n for n in PROCESSED if n not in (*ADDED, "all")]:
+        s = Sampling(**PROCESSED[name])
+        own = generate_arguments(s)
+        prompt = torch.tensor([PROMPT])
+        expected = network.generate(
+            prompt, attention_mask=torch.ones_like(prompt),
+            generation_config=transformers.GenerationConfig(
+                max_new_tokens=24, do_sample=False, eos_token_id=eos, pad_token_id=0,
+                decoder_start_token_id=0, **own,
+            ),
+        )[0, 1:].tolist()  # fmt: skip
+        outputs.append(expected)
+        for k in (0, 6):
+            assert decoded(Settings(k=k, max_new_tokens=24, sampling=s)) == expected, name
+    assert len(set(map(tuple, outputs))) > 3
+    for seed, more in enumerate(WARPED.values()):
+        settings = settings_of({**more, "repetition_penalty": 1.1}, seed=seed)
+        assert decoded(settings) == decoded(settings.plain())
 
 
 class Recount:
