@@ -14,7 +14,6 @@ from pld_core.events import Match
 from pld_core.lookup import Draft, build
 from pld_core.models.model import Model
 from pld_core.prompting import Ask, control_tokens, decoder
-from pld_core.settings import Settings
 from pld_core.text import Pieces
 
 CORPUS = [
@@ -133,7 +132,3 @@ def generated(network, ids, limit, eos=None, words=None, **more):
         **({"tokenizer": words} if words else {}),
     )
     return out[0, len(ids) :].tolist()
-
-
-def plain(settings: Settings) -> Settings:
-    return settings.plain()
