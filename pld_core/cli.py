@@ -11,13 +11,17 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import IO, Iterable, Iterator, Sequence
 
+from pld_core import specspecs
+from pld_core.configuration import configurations
 from pld_core.decoder import PromptError
 from pld_core.events import Compared, Event, dumps
+from pld_core.events import read as read_events
 from pld_core.lookup import POLICIES
-from pld_core.prompting import Ask, banned
+from pld_core.prompting import Ask, banned, control_tokens, decoder
 from pld_core.replay import what_if
 from pld_core.rows import RowsError, read_rows
 from pld_core.settings import Sampling, Settings, SettingsError
+from pld_core.text import pieces_of
 from pld_core.threads import settle
 from pld_core.trace import Trace, TraceError, compare, endings, lanes, read, speedups
 from pld_core.verify import ROWS, checks, verify
@@ -111,6 +115,19 @@ def _parser() -> argparse.ArgumentParser:
     stats = commands.add_parser("stats", help="the numbers of a recorded run")
     stats.set_defaults(command=_stats)
     stats.add_argument("trace", metavar="TRACE")
+
+    converted = commands.add_parser(
+        "convert", help="a trace to Parquet tables in the schema of specspecs, or back"
+    )
+    converted.set_defaults(command=_convert)
+    converted.add_argument("source", metavar="FROM", help="a trace, or a folder of tables")
+    converted.add_argument("out", metavar="TO", help="a folder for tables, or a trace's file")
+    converted.add_argument("--tokenizer", metavar="NAME",
+                           help="a hub id or folder, for tables that hold no texts")
+
+    config = commands.add_parser("config", help="the settings as other engines write them")
+    config.set_defaults(command=_config)
+    _lookup_options(config)
     return parser
 
 
@@ -307,6 +324,42 @@ def _stats(options: argparse.Namespace) -> None:
         print(f"broken law: {law}")
     if {"pld", "plain"} <= found.keys():
         print(_verdict(found["pld"], found["plain"]))
+
+
+def _config(options: argparse.Namespace) -> None:
+    try:
+        made = configurations(_settings(options))
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    print("\n\n".join(f"# {c.engine}. {c.note}\n{c.text}" for c in made))
+
+
+def _convert(options: argparse.Namespace) -> None:
+    try:
+        if not Path(options.source).is_dir():
+            _read(options.source)  # refuses what is no trace, in one sentence
+            with open(options.source, encoding="utf-8") as file:
+                specspecs.write(read_events(file), options.out)
+            return
+        made = list(specspecs.read(options.source, _pieces(options.tokenizer)))
+    except specspecs.ParquetError as error:
+        raise UsageError(str(error)) from None
+    if Path(options.out).is_dir():
+        raise UsageError(f"{options.out} is a folder; name a file for the trace.")
+    Path(options.out).write_text("".join(f"{dumps(event)}\n" for event in made), "utf-8")
+
+
+def _pieces(name: str | None):
+    """tokens -> their texts; without a tokenizer, their ids in brackets."""
+    if name is None:
+        return lambda ids: [f"[{token}]" for token in ids]
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+    except Exception:
+        raise UsageError(f"There is no tokenizer {name} here or on the hub.") from None
+    return lambda ids: pieces_of(ids, decoder(tokenizer), control_tokens(tokenizer))
 
 
 def _read(path: str) -> dict[str, Trace]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from pld_core.cli import main
 from pld_core.configuration import configurations
 from pld_core.settings import Settings
 from tests import tiny
@@ -102,3 +103,12 @@ def test_transformers_accepts_it_and_drafts_by_it() -> None:
         hook.remove()
     assert copied == plain
     assert passes == 40 and max(widths[1:]) == settings.k + 1
+
+
+def test_the_command_line_prints_them_all(capsys) -> None:
+    assert main(["config", "-n", "4", "-k", "8"]) == 0
+    said = capsys.readouterr().out
+    for made in configurations(Settings(n_max=4, k=8)):
+        assert f"# {made.engine}. {made.note}\n{made.text}" in said
+    assert main(["config", "-k", "0"]) == 1
+    assert capsys.readouterr().err.startswith("pld_core: Plain decoding drafts nothing")
