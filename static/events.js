@@ -28,7 +28,7 @@
   const shapes = {
     start: {
       lane: isText, model: isText, device: isText, dtype: isText, settings: isObject, prompt: isPrompt,
-      eos: orAbsent(isList(isCount)), created: orAbsent(isText), hardware: orAbsent(isText), notices: orAbsent(isList(isText)),
+      eos: orAbsent(isList(isCount)), reference: orAbsent(isPrompt), created: orAbsent(isText), hardware: orAbsent(isText), notices: orAbsent(isList(isText)),
     },
     prefill: { ...kept, seconds: isNumber },
     pass: {

@@ -2,7 +2,7 @@
 (function (lens) {
   "use strict";
 
-  const { Trace, TraceError, Difference, Copies, Pane, Headline, Strip, Controls, Plot, sources, setText, perFrame, words } = lens;
+  const { Trace, TraceError, Difference, Copies, Pane, laneTokens, Headline, Strip, Controls, Plot, sources, setText, perFrame, words } = lens;
 
   // element holds trace_view.html. source: { text() -> the NDJSON so far, watch(changed),
   // replace(text): the visitor loaded another trace }. options: { plotly: address of plotly.js }.
@@ -49,6 +49,11 @@
         this.#problem(words.problems.stream(error.message));
       }
       this.draw();
+    }
+
+    // The pass, counted from 0, whose links are shown: pointed at, kept, or stepped to.
+    get chosen() {
+      return this.hovered ?? this.locked ?? (this.cursor === null ? null : this.cursor - 1);
     }
 
     // cursor: a pass counted from 1, or null to stay with the newest.
@@ -148,7 +153,7 @@
       if (lookup && plain && !this.difference) this.difference = new Difference(lookup, plain);
       this.headline.draw(trace, this.difference?.update() ?? null, cursor);
       this.controls.draw(main, cursor);
-      const chosen = this.hovered ?? this.locked ?? (this.cursor === null ? null : this.cursor - 1);
+      const { chosen } = this;
       const pass = chosen ?? (passes ? passes - 1 : null);
       this.strip.draw(main, pass, this.locked !== null && this.locked === pass);
       this.#link(chosen);
@@ -172,8 +177,8 @@
         }
       }
       const follow = this.cursor === null;
-      if (lookup) panes.lookup.append(newTokens(panes.lookup, lookup), follow);
-      panes.plain.append(newTokens(panes.plain, plain ?? lookup, "plain"), follow);
+      if (lookup) panes.lookup.append(laneTokens(panes.lookup, lookup), follow);
+      panes.plain.append(laneTokens(panes.plain, plain ?? lookup, "plain"), follow);
       for (const [pane, lane] of [[panes.lookup, lookup], [panes.plain, plain ?? lookup]]) {
         if (lane?.end && !this.rest.has(pane)) {
           this.rest.add(pane);
@@ -281,17 +286,6 @@
       matchMedia("(forced-colors: active)").addEventListener("change", adopt);
       adopt();
     }
-  }
-
-  // The tokens of a lane that a pane has not drawn yet.
-  function newTokens(pane, lane, kind) {
-    const tokens = [];
-    for (let i = pane.spans.length; i < lane.ids.length; i++) {
-      const pass = lane.passOf[i];
-      const own = kind ?? `${lane.isCopied(i) ? "copied" : "own"} ${pass % 2 ? "odd" : "even"}${lane.passes[pass].first === i ? " first" : ""}`;
-      tokens.push({ piece: lane.pieces[i], kind: own });
-    }
-    return tokens;
   }
 
   // The colours of the style sheet as plain rgb, also where the system forces its own.

@@ -85,5 +85,16 @@
     }
   }
 
-  Object.assign(lens, { Pane });
+  // The tokens of a lane that a pane has not drawn yet.
+  function laneTokens(pane, lane, kind) {
+    const tokens = [];
+    for (let i = pane.spans.length; i < lane.ids.length; i++) {
+      const pass = lane.passOf[i];
+      const own = kind ?? `${lane.isCopied(i) ? "copied" : "own"} ${pass % 2 ? "odd" : "even"}${lane.passes[pass].first === i ? " first" : ""}`;
+      tokens.push({ piece: lane.pieces[i], kind: own });
+    }
+    return tokens;
+  }
+
+  Object.assign(lens, { Pane, laneTokens });
 })((globalThis.pldLens ??= {}));

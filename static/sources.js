@@ -11,25 +11,34 @@
     return behind + (i % (context - behind));
   }
 
-  // Marks for pass number `pass` (counted from 0): all positions count within the context.
+  // Marks for pass number `pass` (counted from 0): positions count within the context, those of
+  // `reference` within the reference text.
   function sources(lane, pass) {
     const record = lane.passes[pass];
     const { match } = record.event;
     const context = lane.promptLength + record.first;
     const own = range(context, context + record.kept);
-    if (!match || match.region === "reference") return { match: null, key: [], suffix: [], source: [], beyond: [], own, period: null };
+    const none = { key: [], source: [], beyond: [] };
+    if (!match) return { match: null, ...none, suffix: [], own, period: null, reference: none };
     const behind = match.start + match.n;
+    const suffix = range(context - match.n, context);
+    if (match.region === "reference") {
+      const cut = behind + record.copied;
+      const reference = { key: range(match.start, behind), source: range(behind, cut), beyond: range(cut, behind + record.draft.length) };
+      return { match, ...none, suffix, own, period: null, reference };
+    }
     const unique = (from, to) => [...new Set(range(from, to).map((i) => sourceOf(match, context, i)))];
     const source = unique(0, record.copied);
     const beyond = unique(record.copied, record.draft.length).filter((position) => !source.includes(position));
     return {
       match,
       key: range(match.start, behind),
-      suffix: range(context - match.n, context),
+      suffix,
       source,
       beyond,
       own,
       period: record.draft.length > context - behind ? context - behind : null,
+      reference: none,
     };
   }
 

@@ -40,7 +40,8 @@
       const draft = prefill ? [] : event.draft;
       const copied = prefill ? 0 : event.accepted;
       const seconds = prefill ? null : event.seconds;
-      if (event.match && event.match.region !== "reference" && event.match.start + event.match.n >= this.promptLength + first) {
+      const place = event.match?.region === "reference" ? (this.start.reference?.ids.length ?? 0) : this.promptLength + first;
+      if (event.match && event.match.start + event.match.n >= place) {
         throw new TraceError(problems.match);
       }
       if (first + event.kept.length > MOST_TOKENS) throw new TraceError(problems.tooLong(MOST_TOKENS));
@@ -80,7 +81,7 @@
       this.read = 0;
       this.line = 0;
       this.lanes = new Map();
-      this.comparison = null;
+      this.comparisons = new Map();
     }
 
     // A whole trace from a file; throws TraceError, one sentence.
@@ -133,7 +134,7 @@
       }
       if (!lane) throw new TraceError(problems.noStart);
       if (event.type === "compare") {
-        this.comparison = event;
+        this.comparisons.set(event.lane, event);
         return;
       }
       if (lane.end || (event.type !== "end" && (event.type === "prefill") !== (lane.passes.length === 0))) {
@@ -152,6 +153,16 @@
       if (this.lanes.has("pld")) return this.lanes.get("pld");
       for (const lane of this.lanes.values()) if (lane.name !== "plain") return lane;
       return null;
+    }
+
+    // The lane of the second settings.
+    get rival() {
+      return this.lanes.has("pld") ? this.lanes.get("pld-b") ?? null : null;
+    }
+
+    // What the run found, comparing the lookup lane with the plain one.
+    get comparison() {
+      return this.comparisons.get(this.lookup?.name) ?? null;
     }
 
     // The lane that the cursor walks through.
