@@ -91,6 +91,8 @@ def _parser() -> argparse.ArgumentParser:
                           help="end the answer at this text; may be repeated")
     generate.add_argument("--reference", metavar="FILE",
                           help="a text to copy from that the model does not read")
+    generate.add_argument("--adaptive", action="store_true",
+                          help="measure what passes cost here and draft only what is expected to pay")
     generate.add_argument("--strict", action="store_true",
                           help="every pass equally wide: half precision becomes exact, and slower")
     _sampling_options(generate)
@@ -178,6 +180,7 @@ def _generate(options: argparse.Namespace) -> None:
         stop=tuple(options.stop),
         sampling=_sampling(options),
         fixed_width=options.k + 1 if options.strict else 0,
+        adaptive=options.adaptive,
     )
     ask = Ask(
         _prompt(options),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from time import perf_counter
 from typing import Callable, Iterator, Sequence
 
@@ -122,6 +123,7 @@ class _Lane:
                 looked - began, forwarded - looked, accepted - forwarded, recorded - accepted
             ),
             alternatives=draft.alternatives,
+            gain=draft.gain,
             probabilities=probabilities,
             margins=margins,
             wanted=wanted,
@@ -138,7 +140,7 @@ class _Lane:
             if not 0 <= token < self.target.vocabulary:
                 tokens = tokens[:place]
                 break
-        return Draft(tokens, draft.match, draft.alternatives) if tokens else Draft()
+        return replace(draft, tokens=tokens) if tokens else Draft(gain=draft.gain)
 
     def keep(self, tokens: Sequence[int]) -> tuple[list[int], list[str], str | None]:
         """Keeps tokens up to the one that ends the answer."""

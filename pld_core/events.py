@@ -129,7 +129,9 @@ class Pass:
     `draft` [k'] was copied from behind `match`; its first `accepted` tokens stand, then comes
     `bonus`, the target's own token, unless the answer ended inside the accepted ones (then
     null). `kept` = draft[:accepted] + [bonus]. `pieces` [len(kept)] are texts that never split
-    a character: a token that completes none has the piece "". `probabilities` and `margins`
+    a character: a token that completes none has the piece "". `gain` says why the draft is as
+    long as it is, where that was chosen: the expected tokens per second over those of a plain
+    pass; 1.0 without a draft when none was expected to pay. `probabilities` and `margins`
     (top-1 minus top-2 logit) belong to the kept tokens; `wanted` lists the target's favourites
     where it rejected the draft.
     """
@@ -150,6 +152,7 @@ class Pass:
     probabilities: list[float] = field(default_factory=list)
     margins: list[float] = field(default_factory=list)
     wanted: list[Candidate] = field(default_factory=list)
+    gain: float | None = None
 
     def __post_init__(self) -> None:
         _check_kept(self)

@@ -11,10 +11,11 @@ from typing import Iterator, Sequence
 
 from pld_core.decoder import decode
 from pld_core.events import Event
-from pld_core.lookup import Lookup, build
+from pld_core.lookup import Lookup
 from pld_core.models.recorded import RecordedTarget
 from pld_core.settings import Settings
 from pld_core.trace import Trace, lanes
+from pld_core.width import drafter
 
 
 class _RecordedEnds:
@@ -69,7 +70,7 @@ def replay(trace: Trace, settings: Settings, lookup: Lookup | None = None) -> It
     return decode(
         replace(trace.start, settings={**trace.start.settings, **settings.to_json()}),
         RecordedTarget(trace.ids, trace.start.context_limit),
-        build(settings, reference) if lookup is None else lookup,
+        drafter(settings, reference) if lookup is None else lookup,
         _RecordedText(trace),
         settings,
         _RecordedEnds(

@@ -6,6 +6,7 @@ import math
 from dataclasses import asdict, dataclass, field, fields, replace
 
 from pld_core.lookup import POLICIES, SEARCHES
+from pld_core.width import PassCost
 
 
 class SettingsError(ValueError):
@@ -84,7 +85,9 @@ class Settings:
     max_new_tokens: at most this many tokens are generated. stop: strings that end the answer;
     the token that completes one is its last. fixed_width: strict mode, every pass runs exactly
     so many positions over a cache of fixed length, so that a position's numbers do not depend
-    on the draft and half precision is exact too; 0 runs 1 + draft positions.
+    on the draft and half precision is exact too; 0 runs 1 + draft positions. adaptive: drafts
+    are cut to the length that is expected to pay, by pass_seconds, pairs (width, seconds of a
+    pass) as measured on the device; see PassCost.
     """
 
     n_max: int = 3
@@ -97,6 +100,8 @@ class Settings:
     stop: tuple[str, ...] = ()
     sampling: Sampling = field(default_factory=Sampling)
     fixed_width: int = 0
+    adaptive: bool = False
+    pass_seconds: tuple[tuple[int, float], ...] = ()
 
     def __post_init__(self) -> None:
         _whole("n_max", self.n_max, 1, 64)
@@ -110,6 +115,13 @@ class Settings:
             )
         if self.n_min > self.n_max:
             raise SettingsError(f"n_min ({self.n_min}) is larger than n_max ({self.n_max}).")
+        if type(self.adaptive) is not bool:
+            raise SettingsError(f"adaptive is true or false, not {self.adaptive!r}.")
+        if self.pass_seconds:
+            try:
+                PassCost(self.pass_seconds)
+            except (TypeError, ValueError):
+                raise SettingsError("These are no costs of passes by their widths.") from None
         _one_of("policy", self.policy, tuple(POLICIES))
         _one_of("search", self.search, SEARCHES)
         if type(self.periodic) is not bool:
@@ -125,7 +137,9 @@ class Settings:
         """JSON values alone, so that it survives a file."""
         sampling = asdict(self.sampling)
         sampling["banned"] = [list(sequence) for sequence in self.sampling.banned]
-        return {**asdict(self), "stop": list(self.stop), "sampling": sampling}
+        seconds = [list(pair) for pair in self.pass_seconds]
+        listed = {"stop": list(self.stop), "pass_seconds": seconds, "sampling": sampling}
+        return {**asdict(self), **listed}
 
     @classmethod
     def from_json(cls, data: dict) -> Settings:
@@ -140,6 +154,12 @@ class Settings:
         if not isinstance(sampling, dict):
             raise SettingsError("The sampling settings of a run are an object.")
         known["stop"] = tuple(known.get("stop", ()))
+        seconds = known.get("pass_seconds", ())
+        if not isinstance(seconds, (list, tuple)) or not all(
+            isinstance(pair, (list, tuple)) for pair in seconds
+        ):
+            raise SettingsError("The pass costs of a run are a list of pairs.")
+        known["pass_seconds"] = tuple(tuple(pair) for pair in seconds)
         return cls(**{**known, "sampling": Sampling.from_json(sampling)})
 
 

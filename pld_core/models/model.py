@@ -16,8 +16,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from pld_core.decoder import check_prompt, decode
 from pld_core.events import Event, Start
-from pld_core.lookup import build
 from pld_core.models.eager import EagerTarget, context_limit
+from pld_core.models.cost import pass_seconds
 from pld_core.models.encdec import EncoderDecoderTarget
 from pld_core.models.fused import FusedNetwork, FusedTarget
 from pld_core.models.rounding import measure
@@ -29,6 +29,7 @@ from pld_core.sampling import Chooser
 from pld_core.settings import Settings, SettingsError
 from pld_core.text import Pieces
 from pld_core.trace import Trace, compare, lanes
+from pld_core.width import drafter
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,11 @@ class Model:
         names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
         cpu = names[0] if names else platform.processor() or platform.machine()
         return f"{cpu}, {torch.get_num_threads()} threads"
+
+    @cached_property
+    def pass_seconds(self) -> tuple[tuple[int, float], ...]:
+        """What a pass costs by its width, measured at the first question (about a second)."""
+        return pass_seconds(lambda: self.target(Settings(), prompt_length=1), self.prompt_limit)
 
     @property
     def prompt_limit(self) -> int | None:
@@ -165,7 +171,7 @@ class Model:
         reference = start.reference.ids if start.reference else ()
         text = Pieces(decoder(self.tokenizer), control_tokens(self.tokenizer))
         target = self.target(settings, len(start.prompt.ids))
-        return decode(start, target, build(settings, reference), text, settings)
+        return decode(start, target, drafter(settings, reference), text, settings)
 
     def run(
         self,
@@ -179,8 +185,12 @@ class Model:
 
         Raises PromptError or SettingsError at once.
         """
+        wanted = {
+            name: replace(own, pass_seconds=self.pass_seconds) if own.adaptive else own
+            for name, own in {"pld": settings, **(beside or {})}.items()
+        }
+        settings = wanted["pld"]
         start = self.start("pld", ask, settings)
-        wanted = {"pld": settings, **(beside or {})}
         if plain:
             wanted["plain"] = settings.plain()
         racing = race(
