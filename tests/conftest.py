@@ -8,6 +8,10 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from pld_core.threads import settle
+
+settle()  # before any test file imports torch
+
 # How long an example takes is the machine's business.
 hypothesis.settings.register_profile("tests", parent=hypothesis.settings(), deadline=None)
 hypothesis.settings.load_profile("tests")
