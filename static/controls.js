@@ -1,18 +1,23 @@
-// Step, play and scrub: moves the cursor over the passes of a run.
+// Step, play and scrub: moves the cursor over the passes of a run. Playing follows the run's own
+// clock: both lanes stand where they were after so many decode seconds.
 (function (lens) {
   "use strict";
 
   const { setText, words } = lens;
-  const SHORTEST_STEP = 1 / 60;
+  const CALM_STEP = 0.5; // seconds; with reduced motion no two passes come sooner
+  const stillness = matchMedia("(prefers-reduced-motion: reduce)");
 
   class Controls {
-    // moved(pass): the visitor (or the player) went to that pass; null is the newest one.
-    constructor(part, moved) {
+    // moved(pass): the visitor went to that pass; null is the newest one.
+    // ticked(seconds): the player is at that time of the run.
+    constructor(part, moved, ticked) {
       this.part = part;
       this.moved = moved;
+      this.ticked = ticked;
       this.lane = null;
       this.cursor = 0;
-      this.timer = null;
+      this.clock = null;
+      this.playing = false;
       part.range.addEventListener("input", () => this.#go(Number(part.range.value)));
       part.first.addEventListener("click", () => this.#go(1));
       part.back.addEventListener("click", () => this.#go(this.cursor - 1));
@@ -25,14 +30,11 @@
       return this.lane ? this.lane.passes.length : 0;
     }
 
-    get playing() {
-      return this.timer !== null;
-    }
-
-    // `cursor` is the pass on screen, from 0 (none yet) to the number of passes.
-    draw(lane, cursor) {
-      this.lane = lane;
-      this.cursor = cursor;
+    // `cursor` is the pass on screen, from 0 (none yet) to the number of passes; `clock` the
+    // seconds of the run it stands for, null where lanes are compared by passes; `length` the
+    // seconds of the longest lane.
+    draw(lane, cursor, clock, length) {
+      Object.assign(this, { lane, cursor, clock, length });
       const { range, position, first, back, forward, last, play } = this.part;
       const { passes } = this;
       range.min = Math.min(1, passes);
@@ -44,45 +46,59 @@
       const label = cursor ? words.cursor.label(cursor, passes) : words.cursor.none;
       setText(position, label);
       range.setAttribute("aria-valuetext", cursor ? words.cursor.value(cursor, passes, lane.passes[cursor - 1]) : label);
+      this.tell(clock);
+    }
+
+    tell(clock) {
+      this.clock = clock;
+      setText(this.part.clock, clock === null ? "" : words.cursor.clock(clock));
     }
 
     pause() {
+      this.playing = false;
       clearTimeout(this.timer);
-      this.timer = null;
+      cancelAnimationFrame(this.frame);
       setText(this.part.play, words.fixedTexts.play);
     }
 
     #go(pass) {
       this.pause();
-      this.#show(pass);
-    }
-
-    #show(pass) {
-      const to = Math.max(Math.min(1, this.passes), Math.min(pass, this.passes));
-      this.cursor = to;
-      this.moved(to === this.passes ? null : to);
+      this.moved(pass >= this.passes ? null : Math.max(Math.min(1, this.passes), pass));
     }
 
     #play() {
       setText(this.part.play, words.fixedTexts.pause);
-      this.#show(this.cursor >= this.passes ? 1 : this.cursor + 1);
-      this.#next();
+      this.playing = true;
+      const done = this.clock === null ? this.cursor >= this.passes : this.clock >= this.length;
+      this.time = done ? 0 : (this.clock ?? this.lane.after(this.cursor).seconds);
+      this.ticked(this.time);
+      if (stillness.matches) return this.#step();
+      let before = performance.now();
+      const tick = (now) => {
+        this.#advance(((now - before) / 1000) * Number(this.part.speed.value));
+        before = now;
+        if (this.playing) this.frame = requestAnimationFrame(tick);
+      };
+      this.frame = requestAnimationFrame(tick);
     }
 
-    // Each pass stays for as long as it took, divided by the speed.
-    #next() {
-      const record = this.lane.passes[this.cursor];
-      if (!record) return this.pause();
-      const { seconds } = record.event;
-      const took = typeof seconds === "number" ? seconds : seconds.lookup + seconds.forward + seconds.accept;
-      const wait = Math.max(took / Number(this.part.speed.value), SHORTEST_STEP);
+    // Pass by pass, each for as long as it took but never in a hurry.
+    #step() {
+      const pass = this.lane.at(this.time) + 1;
+      const took = (pass <= this.passes ? this.lane.after(pass).seconds : this.length) - this.time;
       this.timer = setTimeout(() => {
-        this.#show(this.cursor + 1);
-        if (this.cursor >= this.passes) this.pause();
-        else this.#next();
-      }, 1000 * wait);
+        this.#advance(took);
+        if (this.playing) this.#step();
+      }, 1000 * Math.max(took / Number(this.part.speed.value), CALM_STEP));
+    }
+
+    #advance(seconds) {
+      this.time += Math.max(0, seconds);
+      if (this.time < this.length) return this.ticked(this.time);
+      this.pause();
+      this.moved(null);
     }
   }
 
-  Object.assign(lens, { Controls });
+  Object.assign(lens, { Controls, stillness });
 })((globalThis.pldLens ??= {}));

@@ -2,7 +2,7 @@
 (function (lens) {
   "use strict";
 
-  const { Trace, TraceError, Difference, Copies, Pane, laneTokens, Headline, Strip, Controls, Plot, sources, setText, perFrame, words } = lens;
+  const { Trace, TraceError, Difference, Copies, Pane, laneTokens, Headline, Strip, Controls, Plot, Switch, sources, setText, perFrame, words } = lens;
 
   // element holds trace_view.html. source: { text() -> the NDJSON so far, watch(changed),
   // replace(text): the visitor loaded another trace }. options: { plotly: address of plotly.js }.
@@ -28,8 +28,15 @@
       this.panes = { prompt: new Pane(part.prompt), lookup: new Pane(part.lookup), plain: new Pane(part.plain) };
       this.headline = new Headline(part.headline, part.details);
       this.strip = new Strip(part.passTitle, part.pass);
-      this.controls = new Controls(part, (cursor) => this.moveTo(cursor));
+      this.controls = new Controls(part, (cursor) => this.moveTo(cursor), (seconds) => this.moveToTime(seconds));
       this.plot = new Plot(part.plot, part.plotNote, options.plotly, (pass) => this.moveTo(pass));
+      this.basis = "passes";
+      setText(part.plotTitle, words.plot.title);
+      new Switch(part.basis, words.plot.basis, words.plot.bases, this.basis, (basis) => {
+        this.basis = basis;
+        this.clock = null;
+        this.draw();
+      });
       this.draw = perFrame(() => this.#draw());
       this.#followTheme();
       this.#listen();
@@ -60,15 +67,43 @@
     moveTo(cursor) {
       const passes = this.trace.main ? this.trace.main.passes.length : 0;
       this.cursor = cursor === null || cursor >= passes ? null : cursor;
+      this.clock = this.locked = null;
+      this.reveal = "all";
+      this.draw();
+    }
+
+    // Every lane as it stood after so many decode seconds.
+    moveToTime(seconds) {
+      const { main } = this.trace;
+      if (!main) return;
+      const before = [this.cursor, this.standing.plain];
+      this.clock = seconds;
+      this.cursor = main.at(seconds);
+      this.standing = this.#stand();
+      if (before[0] === this.cursor && before[1] === this.standing.plain) {
+        this.plot.tick(seconds);
+        return this.controls.tell(seconds);
+      }
       this.locked = null;
       this.reveal = "all";
       this.draw();
     }
 
+    // Where each lane stands, in passes, and at what time, where it is time that they share.
+    #stand() {
+      const { main, plain } = this.trace;
+      const passes = main ? main.passes.length : 0;
+      const lookup = this.cursor ?? passes;
+      if (this.cursor === null || !plain) return { lookup, plain: plain ? plain.passes.length : null, clock: this.clock };
+      const clock = this.clock ?? (this.basis === "seconds" ? main.after(lookup).seconds : null);
+      return { lookup, plain: clock === null ? Math.min(lookup, plain.passes.length) : plain.at(clock), clock };
+    }
+
     #restart(trace) {
       this.left = this.trace?.main && !this.trace.finished ? this.trace : null;
       this.trace = trace;
-      this.cursor = this.hovered = this.locked = this.copiesOf = this.reveal = null;
+      this.standing = { lookup: 0, plain: null, clock: null };
+      this.cursor = this.clock = this.hovered = this.locked = this.copiesOf = this.reveal = null;
       this.difference = this.copies = null;
       this.rest = new Set();
       this.controls.pause();
@@ -148,16 +183,17 @@
       const { main, lookup, plain } = trace;
       this.#append();
       const passes = main ? main.passes.length : 0;
-      const cursor = this.cursor ?? passes;
-      this.#show(cursor);
+      this.standing = this.#stand();
+      const cursor = this.standing.lookup;
+      this.#show(this.standing);
       if (lookup && plain && !this.difference) this.difference = new Difference(lookup, plain);
       this.headline.draw(trace, this.difference?.update() ?? null, cursor);
-      this.controls.draw(main, cursor);
+      this.controls.draw(main, cursor, this.standing.clock, trace.length);
       const { chosen } = this;
       const pass = chosen ?? (passes ? passes - 1 : null);
       this.strip.draw(main, pass, this.locked !== null && this.locked === pass);
       this.#link(chosen);
-      this.plot.draw(trace, cursor, this.colours);
+      this.plot.draw(trace, this.basis, this.standing, this.colours);
       this.#heads(cursor);
       for (const extra of this.extras) extra.draw?.(cursor, pass);
     }
@@ -187,13 +223,13 @@
       }
     }
 
-    // Both lanes as they stood after the same number of passes.
-    #show(cursor) {
+    // Both lanes as they stood after the same number of passes, or at the same time.
+    #show({ lookup: cursor, plain: plainPasses }) {
       const { main, lookup, plain } = this.trace;
       if (!main) return;
       const newest = this.cursor === null;
       if (lookup) this.panes.lookup.show(lookup.after(cursor).tokens);
-      if (plain) this.panes.plain.show(newest ? plain.ids.length : plain.after(Math.min(cursor, plain.passes.length)).tokens);
+      if (plain) this.panes.plain.show(plain.after(plainPasses).tokens);
       else this.panes.plain.show(newest && lookup.end ? lookup.ids.length : cursor);
     }
 
@@ -286,6 +322,17 @@
       matchMedia("(forced-colors: active)").addEventListener("change", adopt);
       adopt();
     }
+  }
+
+  // The tokens of a lane that a pane has not drawn yet.
+  function newTokens(pane, lane, kind) {
+    const tokens = [];
+    for (let i = pane.spans.length; i < lane.ids.length; i++) {
+      const pass = lane.passOf[i];
+      const own = kind ?? `${lane.isCopied(i) ? "copied" : "own"} ${pass % 2 ? "odd" : "even"}${lane.passes[pass].first === i ? " first" : ""}`;
+      tokens.push({ piece: lane.pieces[i], kind: own });
+    }
+    return tokens;
   }
 
   // The colours of the style sheet as plain rgb, also where the system forces its own.

@@ -1,10 +1,13 @@
-// Tokens against passes of both lanes, drawn by plotly.js and updated in place.
+// Tokens of both lanes against passes or seconds, drawn by plotly.js and updated in place. The
+// cursor is a layer of its own: moving it draws nothing else again.
 (function (lens) {
   "use strict";
 
-  const { words, setText } = lens;
+  const { words, setText, node } = lens;
   const text = words.plot;
   const REDRAW_MS = 100;
+  const HEIGHT = 260;
+  const MARGIN = { l: 48, r: 16, t: 12, b: 40 };
 
   function script(url) {
     return new Promise((resolve, reject) => {
@@ -16,15 +19,40 @@
     });
   }
 
+  // The points of one lane; they are only added, as passes are.
+  class Points {
+    constructor(lane, basis) {
+      this.lane = lane;
+      this.basis = basis;
+      this.x = basis === "seconds" ? [] : [0];
+      this.y = basis === "seconds" ? [] : [0];
+      this.passes = 0;
+    }
+
+    extend() {
+      for (; this.passes < this.lane.passes.length; this.passes++) {
+        const { seconds, tokens } = this.lane.passes[this.passes].after;
+        this.x.push(this.basis === "seconds" ? seconds : this.passes + 1);
+        this.y.push(tokens);
+      }
+      return this;
+    }
+  }
+
   class Plot {
     // picked(pass) is called when the visitor clicks on a pass.
     constructor(element, note, url, picked) {
       this.element = element;
       this.note = note;
       this.picked = picked;
-      this.points = { lane: null, x: [], y: [] };
+      this.points = new Map();
       this.timer = null;
       this.drawnAt = 0;
+      this.layer = element.parentElement.appendChild(node("div", "plot-cursor"));
+      this.layer.setAttribute("aria-hidden", "true");
+      this.marks = { line: node("i", "line-at"), lookup: node("i", "dot lookup"), plain: node("i", "dot plain") };
+      this.layer.append(...Object.values(this.marks));
+      new ResizeObserver(() => this.#place()).observe(element);
       this.ready = (globalThis.Plotly ? Promise.resolve() : script(url)).then(
         () => (this.loaded = true),
         () => setText(note, text.missing),
@@ -32,11 +60,12 @@
       this.ready.then(() => this.#draw());
     }
 
-    draw(trace, cursor, colours) {
-      this.trace = trace;
-      this.cursor = cursor;
-      this.colours = colours;
-      if (this.timer !== null) return;
+    // at: where each lane stands, {lookup, plain} in passes (plain null where it has no place),
+    // and clock, in seconds, null where lanes are compared by passes.
+    draw(trace, basis, at, colours) {
+      Object.assign(this, { trace, basis, at, colours });
+      this.#place();
+      if (this.timer !== null || this.drawn === this.#state()) return;
       const wait = Math.max(0, this.drawnAt + REDRAW_MS - performance.now());
       this.timer = setTimeout(() => {
         this.timer = null;
@@ -44,70 +73,105 @@
       }, wait);
     }
 
+    // The clock alone has moved.
+    tick(clock) {
+      this.at = { ...this.at, clock };
+      this.#place();
+    }
+
+    // All that the lines depend on.
+    #state() {
+      const lanes = [...this.trace.lanes.values()].map((lane) => `${lane.name} ${lane.start.created} ${lane.passes.length}`);
+      return JSON.stringify([lanes, this.basis, this.colours]);
+    }
+
     #draw() {
       if (!this.loaded || !this.trace || !this.element.isConnected) return;
       this.drawnAt = performance.now();
+      this.drawn = this.#state();
+      const { colours, basis } = this;
       const { main, lookup, plain } = this.trace;
+      const seconds = basis === "seconds";
       const tokens = main ? main.ids.length : 0;
-      const passes = main ? main.passes.length : 0;
       const plainPasses = plain ? plain.passes.length : tokens;
-      this.#extend(lookup);
-      const { colours } = this;
+      const of = (lane) => {
+        const key = `${lane?.name} ${basis}`;
+        if (this.points.get(key)?.lane !== lane) this.points.set(key, new Points(lane, basis));
+        return this.points.get(key).extend();
+      };
+      const own = lookup ? of(lookup) : { x: [], y: [] };
+      const other = seconds ? (plain ? of(plain) : { x: [], y: [] }) : { x: [0, plainPasses], y: [0, plainPasses] };
       const lines = [
         {
-          x: this.points.x, y: this.points.y, mode: "lines",
+          x: own.x, y: own.y, mode: "lines",
           line: { color: colours.copied, width: 2.5, shape: "hv" },
-          hovertemplate: `%{y} ${text.tokens}, %{x} ${text.passes}<extra></extra>`,
+          hovertemplate: `%{y} ${text.tokens}, ${seconds ? "%{x:.3~f} s" : `%{x} ${text.passes}`}<extra></extra>`,
         },
-        {
-          x: [0, plainPasses], y: [0, plainPasses], mode: "lines",
-          line: { color: colours.plain, width: 2, dash: plain ? "dash" : "dot" }, hoverinfo: "skip",
-        },
+        { x: other.x, y: other.y, mode: "lines", line: { color: colours.plain, width: 2, dash: plain ? "dash" : "dot" }, hoverinfo: "skip" },
       ];
-      if (main && this.cursor > 0) {
-        lines.push({
-          x: [this.cursor], y: [main.after(this.cursor).tokens], mode: "markers", showlegend: false, hoverinfo: "skip",
-          marker: { size: 9, color: colours.text, line: { color: colours.ground, width: 2 } },
-        });
-      }
-      this.element.setAttribute("aria-label", text.summary(tokens, passes, plainPasses));
-      globalThis.Plotly.react(this.element, lines, this.#layout(Math.max(plainPasses, passes, 1)), {
-        displayModeBar: false, responsive: true, doubleClick: false,
-      });
+      const time = (lane) => (lane ? lane.after(lane.passes.length).seconds : 0);
+      const reach = seconds ? Math.max(time(lookup), time(plain)) : Math.max(plainPasses, main ? main.passes.length : 0, 1);
+      this.widest = (reach || 1) * 1.04;
+      this.tallest = Math.max(tokens, plain ? plain.ids.length : 0, 1) * 1.06;
+      this.element.setAttribute(
+        "aria-label",
+        seconds ? text.inSeconds(lookup && [lookup.ids.length, time(lookup)], plain && [plain.ids.length, time(plain)]) : text.summary(tokens, main ? main.passes.length : 0, plainPasses),
+      );
+      setText(this.note, seconds ? (plain ? text.fromPrefill : text.noPlainSeconds) : "");
+      globalThis.Plotly.react(this.element, lines, this.#layout(), { displayModeBar: false, responsive: true, doubleClick: false });
       if (!this.listening) {
         this.listening = true;
-        this.element.on("plotly_click", ({ points }) => this.picked(Math.round(points[0].x)));
+        this.element.on("plotly_click", ({ points }) => this.#pick(points[0].x));
       }
+      this.#place();
     }
 
-    // Points are only added, as passes are.
-    #extend(lane) {
-      if (this.points.lane !== lane) this.points = { lane, x: [0], y: [0] };
-      if (!lane) return;
-      const { x, y } = this.points;
-      for (let pass = x.length; pass <= lane.passes.length; pass++) {
-        x.push(pass);
-        y.push(lane.after(pass).tokens);
-      }
+    #pick(x) {
+      const { main } = this.trace;
+      if (main) this.picked(this.basis === "seconds" ? Math.max(1, main.at(x)) : Math.max(1, Math.round(x)));
     }
 
-    #layout(widest) {
-      const { colours } = this;
-      const axis = { color: colours.muted, gridcolor: colours.grid, zeroline: false, rangemode: "tozero", fixedrange: true };
+    // The cursor's line and a dot on each lane.
+    #place() {
+      const { line, lookup, plain } = this.marks;
+      const { trace, at } = this;
+      const main = trace?.main;
+      const shown = Boolean(this.drawn && main && at && at.lookup > 0);
+      this.layer.hidden = !shown;
+      if (!shown) return;
+      const seconds = this.basis === "seconds";
+      const width = this.element.clientWidth - MARGIN.l - MARGIN.r;
+      const X = (x) => MARGIN.l + (Math.min(x, this.widest) / this.widest) * width;
+      const Y = (y) => HEIGHT - MARGIN.b - (Math.min(y, this.tallest) / this.tallest) * (HEIGHT - MARGIN.t - MARGIN.b);
+      const here = seconds ? (at.clock ?? main.after(at.lookup).seconds) : at.lookup;
+      const put = (mark, lane, passes) => {
+        mark.hidden = lane === null || passes === null;
+        if (mark.hidden) return;
+        const { tokens, seconds: spent } = lane.after(passes);
+        const x = !seconds ? passes : passes === lane.passes.length ? spent : here;
+        mark.dataset.at = `${passes} ${tokens}`;
+        mark.style.transform = `translate(${X(x).toFixed(1)}px, ${Y(tokens).toFixed(1)}px)`;
+      };
+      line.style.transform = `translate(${X(here).toFixed(1)}px, 0)`;
+      line.dataset.at = here;
+      put(lookup, main, at.lookup);
+      put(plain, trace.plain && trace.plain !== main ? trace.plain : null, at.plain);
+    }
+
+    #layout() {
+      const { colours, basis } = this;
+      const axis = { color: colours.muted, gridcolor: colours.grid, zeroline: false, fixedrange: true };
       return {
-        height: 260,
-        margin: { l: 48, r: 16, t: 12, b: 40 },
+        height: HEIGHT,
+        margin: MARGIN,
         paper_bgcolor: "rgba(0,0,0,0)",
         plot_bgcolor: "rgba(0,0,0,0)",
         font: { family: "system-ui, sans-serif", size: 12, color: colours.muted },
         showlegend: false,
         hovermode: "x",
         hoverlabel: { bgcolor: colours.ground, bordercolor: colours.muted, font: { color: colours.text } },
-        xaxis: { ...axis, title: { text: text.passes }, range: [0, widest * 1.04] },
-        yaxis: { ...axis, title: { text: text.tokens } },
-        shapes: this.cursor
-          ? [{ type: "line", x0: this.cursor, x1: this.cursor, y0: 0, y1: 1, yref: "paper", line: { color: colours.muted, width: 1 } }]
-          : [],
+        xaxis: { ...axis, title: { text: basis === "seconds" ? text.seconds : text.passes }, range: [0, this.widest] },
+        yaxis: { ...axis, title: { text: text.tokens }, range: [0, this.tallest] },
       };
     }
   }

@@ -85,6 +85,7 @@
         this.advanced = true;
         this.moveTo(this.pass);
         setText(this.saw, text.saw[this.step](this.lane.passes[this.pass - 1]));
+        this.#outline(PARTS[this.step]);
         const last = this.step === text.steps.length - 1;
         setText(this.press, last ? text.done : text.next);
         this.leaving.hidden = last;
@@ -95,6 +96,14 @@
     #outline(names) {
       for (const part of Object.values(this.parts)) part.classList.remove("toured");
       for (const name of names) this.parts[name].classList.add("toured");
+      if (names.length) this.#reveal(this.parts[names[0]]);
+    }
+
+    // The part may lie below the window, or under the card, which stays in sight.
+    #reveal(part) {
+      part.style.scrollMarginTop = `${this.card.offsetHeight + 24}px`;
+      part.style.scrollMarginBottom = "16px";
+      part.scrollIntoView({ block: "nearest", behavior: lens.stillness.matches ? "auto" : "smooth" });
     }
   }
 

@@ -28,6 +28,18 @@
       return passes > 0 ? this.passes[passes - 1].after : NOTHING;
     }
 
+    // How many passes are done after so many decode seconds; the prefill is, at once.
+    at(seconds) {
+      let low = Math.min(1, this.passes.length);
+      let high = this.passes.length;
+      while (low < high) {
+        const middle = (low + high + 1) >> 1;
+        if (this.passes[middle - 1].after.seconds <= seconds) low = middle;
+        else high = middle - 1;
+      }
+      return low;
+    }
+
     // Whether output token i stood in a draft.
     isCopied(i) {
       const pass = this.passes[this.passOf[i]];
@@ -59,7 +71,7 @@
           copyTokens: before.copyTokens + (copied > 0 ? event.kept.length : 0),
           drafted: before.drafted + draft.length,
           accepted: before.accepted + copied,
-          unmatched: before.unmatched + (draft.length === 0),
+          unmatched: before.unmatched + (!prefill && draft.length === 0),
         },
       });
       for (let i = 0; i < event.kept.length; i++) {
@@ -168,6 +180,11 @@
     // The lane that the cursor walks through.
     get main() {
       return this.lookup ?? this.plain;
+    }
+
+    // Decode seconds of the longest lane that has passes of its own.
+    get length() {
+      return Math.max(0, ...[...this.lanes.values()].map((lane) => lane.after(lane.passes.length).seconds));
     }
 
     get finished() {

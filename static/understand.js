@@ -42,7 +42,6 @@
 
     #startTour() {
       this.tour.start(this.view.trace.lookup);
-      this.controls.scrollIntoView({ block: "start", behavior: lens.stillness.matches ? "auto" : "smooth" });
     }
 
     #addHeat() {
@@ -71,6 +70,5 @@
     }
   }
 
-  lens.stillness = matchMedia("(prefers-reduced-motion: reduce)");
   lens.extras.push((view) => new Understand(view));
 })((globalThis.pldLens ??= {}));

@@ -50,7 +50,6 @@
       lookupTitle: "Lookup",
       plainTitle: "Plain",
       passTitle: "This pass",
-      plotTitle: "Tokens against passes",
       lookupKey: "prompt lookup",
       save: "Save trace",
       load: "Load trace",
@@ -141,6 +140,7 @@
     cursor: {
       label: (pass, passes) => `pass ${count(pass)} of ${count(passes)}`,
       none: "no pass yet",
+      clock: (seconds) => `at ${fixed(seconds, 2)} s`,
       value: (pass, passes, record) =>
         `pass ${pass} of ${passes}, ` +
         (record.draft.length ? `kept ${record.copied} of ${plural(record.draft.length, "draft token")}` : "no draft") +
@@ -175,8 +175,16 @@
     },
 
     plot: {
+      title: "Tokens against",
+      basis: "Tokens against, and what the lanes are compared by",
+      bases: { passes: "passes", seconds: "seconds" },
       passes: "passes",
+      seconds: "decode seconds",
       tokens: "tokens",
+      fromPrefill: "Both clocks start when the prompt has been read.",
+      noPlainSeconds: "The plain lane was not run, so it has no seconds.",
+      inSeconds: (lookup, plain) =>
+        `Tokens against decode seconds: ${[lookup && `prompt lookup gave ${plural(lookup[0], "token")} in ${duration(lookup[1])}`, plain && `plain decoding gave ${plural(plain[0], "token")} in ${duration(plain[1])}`].filter(Boolean).join("; ")}.`,
       plain: (counted) => (counted ? "plain, counted" : "plain"),
       summary: (tokens, passes, plain) =>
         `Tokens against passes: prompt lookup gave ${plural(tokens, "token")} in ${plural(passes, "pass", "passes")}; plain decoding needs ${plural(plain, "pass", "passes")}.`,
@@ -214,7 +222,7 @@
             Math.abs(pass / predicted - 1) < 0.03
               ? "so passes and time go together."
               : pass > predicted
-                ? `so ${fixed(pass, 2)} times fewer passes become ${predicted < 1 ? "a loss of time" : `${fixed(predicted, 2)} times less time`}.`
+                ? `so ${fixed(pass, 2)} times fewer passes ${predicted < 1 ? "still take more time" : `make it ${fixed(predicted, 2)} times as fast`}.`
                 : `so the time shrinks even more than the passes.`;
           const rest = Math.abs(measured / predicted - 1) < 0.01 ? "" : " The equation counts the prefill as a pass of each lane and the measurement leaves it out: hence the rest of the difference.";
           return `${costs}, ${effect}${rest}`;
@@ -258,10 +266,10 @@
         },
         found: (extra, ratio) => {
           const positions = plural(extra, "extra position");
-          if (ratio < 0.97) return `A pass with ${positions} took ${fixed(ratio, 2)} times a plain pass here`;
-          if (ratio < 1.03) return `${positions} cost no more than a plain pass here`;
-          if (ratio < 1.3) return `${positions} cost ${percent(ratio - 1)} more than a plain pass here`;
-          return `${positions} cost ${fixed(ratio, 1)} times a plain pass here`;
+          if (ratio < 0.97) return `A pass with ${positions} took less time than a plain pass here (${fixed(ratio, 2)} times)`;
+          if (ratio < 1.03) return `A pass with ${positions} took no longer than a plain pass here`;
+          if (ratio < 1.25) return `A pass with ${positions} took ${percent(ratio - 1)} longer than a plain pass here`;
+          return `A pass with ${positions} took ${fixed(ratio, 1)} times as long as a plain pass here`;
         },
         foundNote: (wide, seconds, narrow, one, fromPlain, share) =>
           `The median of ${plural(wide, "such pass", "such passes")} is ${duration(seconds)}, that of ${plural(narrow, fromPlain ? "plain pass" : "pass without a draft", fromPlain ? "plain passes" : "passes without a draft")} ${duration(one)}. ` +
@@ -289,7 +297,9 @@
         lead: ({ none }, passes) =>
           none === passes
             ? "No pass of this run found a match: lookup had nothing to copy from."
-            : `${percent(none / passes)} of the ${plural(passes, "pass", "passes")} after the prefill had no match and so no draft.`,
+            : none === 0
+              ? `Each of the ${plural(passes, "pass", "passes")} after the prefill found a match and drafted.`
+              : `${percent(none / passes)} of the ${plural(passes, "pass", "passes")} after the prefill had no match and so no draft.`,
         outcome: (name, n, share) => `${{ none: "no match", rejected: "draft, nothing kept", part: "part of the draft kept", all: "whole draft kept" }[name]}: ${count(n)} (${percent(share)})`,
         acceptance: {
           title: "Acceptance by draft position",
@@ -441,6 +451,30 @@
         ({ copied, draft, kept, event }) =>
           `This pass kept ${copied} of ${plural(draft.length, "draft token")}${event.bonus === null ? "" : " and the model’s own"}: ${plural(kept, "token")} from one pass.`,
       ],
+    },
+
+    viewing: {
+      kind: "Show the text as",
+      kinds: { text: "Text", tokens: "Tokens" },
+      ghosts: "Rejected drafts in place",
+      token: (n, id, piece, p, margin) =>
+        [`token ${count(n)}`, `id ${id}`, `“${piece}”`, typeof p === "number" ? `probability ${percent(p)}` : null, typeof margin === "number" ? `margin ${fixed(margin, 2)}` : null]
+          .filter(Boolean)
+          .join(" · "),
+    },
+
+    reference: {
+      title: "Reference text",
+      unread: "copied from, not read by the model",
+    },
+
+    versus: {
+      title: "Two settings on one prompt",
+      a: "Lookup A",
+      b: "Lookup B",
+      columns: ["", "settings", "tokens", "passes", "tokens per pass", "decode time", "time speed-up", "same text as A"],
+      settings: (s) => `n ${s.n_max ?? "?"} to ${s.n_min ?? 1}, k ${s.k ?? "?"}, ${s.policy ?? ""}`.replace(/, $/, ""),
+      differs: (n) => `no, from token ${count(n)} on`,
     },
 
     problems: {
