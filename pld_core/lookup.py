@@ -7,14 +7,10 @@ decoder checks every draft, so a lookup decides how many passes a text takes, ne
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, Sequence
+from typing import Protocol, Sequence
 
 from pld_core.events import Match
-
-if TYPE_CHECKING:
-    from pld_core.settings import Settings
-
-SEARCHES = ("context", "prompt")
+from pld_core.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +151,7 @@ class NgramLookup:
 
 
 POLICIES = {"recent": NgramLookup, "oldest": NgramLookup}
+"""The class of each policy that the settings name."""
 
 
 def build(settings: Settings, reference: Sequence[int] = ()) -> Lookup:

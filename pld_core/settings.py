@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass, field, fields, replace
 
-from pld_core.lookup import POLICIES, SEARCHES
-from pld_core.width import PassCost
+from pld_core.cost import PassCost
+
+POLICIES = ("recent", "oldest")
+SEARCHES = ("context", "prompt")
 
 
 class SettingsError(ValueError):
@@ -122,7 +124,7 @@ class Settings:
                 PassCost(self.pass_seconds)
             except (TypeError, ValueError):
                 raise SettingsError("These are no costs of passes by their widths.") from None
-        _one_of("policy", self.policy, tuple(POLICIES))
+        _one_of("policy", self.policy, POLICIES)
         _one_of("search", self.search, SEARCHES)
         if type(self.periodic) is not bool:
             raise SettingsError(f"periodic is true or false, not {self.periodic!r}.")

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from pld_core.lookup import Draft, NgramIndex, NgramLookup, NoLookup, build
+from pld_core import settings
+from pld_core.lookup import POLICIES, Draft, NgramIndex, NgramLookup, NoLookup, build
 from pld_core.settings import Settings
 
 
@@ -297,3 +298,7 @@ def test_the_reference_reaches_the_lookup_that_is_built():
     lookup = build(Settings(), [1, 2, 3])
     lookup.extend([1, 2])
     assert lookup.propose(1).tokens == [3]
+
+
+def test_every_policy_of_the_settings_has_a_class():
+    assert tuple(POLICIES) == settings.POLICIES

@@ -7,6 +7,7 @@ import toy
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pld_core.cost import PassCost
 from pld_core.decoder import decode
 from pld_core.events import Prompt, Start
 from pld_core.lookup import NgramLookup
@@ -14,7 +15,7 @@ from pld_core.models.recorded import RecordedTarget
 from pld_core.replay import what_if
 from pld_core.settings import Settings, SettingsError
 from pld_core.trace import lanes
-from pld_core.width import AdaptiveLookup, PassCost, drafter
+from pld_core.width import AdaptiveLookup, drafter
 
 COSTS = PassCost(((1, 10.0), (2, 12.0), (4, 13.0), (8, 15.0), (16, 19.0), (32, 27.0)))
 FREE = PassCost(((1, 10.0), (32, 10.0)))
