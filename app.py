@@ -65,9 +65,12 @@ SCRIPTS = (  # each uses only those before it
     "learn.js",
     "heat.js",
     "understand.js",
+    "viewing.js",
+    "reference.js",
+    "versus.js",
     "mount.js",
 )
-STYLES = ("trace_view.css", "explore.css")
+STYLES = ("trace_view.css", "explore.css", "use.css")
 WAITING_RUNS = 32
 LARGEST_FILE = 200_000  # bytes of a text file that becomes a prompt
 

@@ -87,17 +87,22 @@
     return made;
   }
 
+  const identified = (made, id) => {
+    made.dataset.id = id;
+    return made;
+  };
+
   // The end of the answer has no text of its own to show.
   const labelOf = (lane, id, piece) => (lane.start.eos?.includes(id) ? text.eos : visible(piece));
 
   const draftChips = (lane, event) =>
     event.draft.map((id, i) => {
       const [kind, spoken] = i < event.accepted ? ["copied", text.acceptedChip] : ["rejected", text.rejectedChip];
-      return chip(labelOf(lane, id, event.draft_pieces[i]), kind, spoken);
+      return identified(chip(labelOf(lane, id, event.draft_pieces[i]), kind, spoken), id);
     });
 
   function ownChips(lane, { kept, pieces, probabilities }) {
-    const own = [chip(labelOf(lane, kept.at(-1), pieces.at(-1)), "own", text.bonusChip)];
+    const own = [identified(chip(labelOf(lane, kept.at(-1), pieces.at(-1)), "own", text.bonusChip), kept.at(-1))];
     if (probabilities?.length) own.push(node("span", "probability", words.percent(probabilities.at(-1))));
     return own;
   }

@@ -477,6 +477,30 @@
       differs: (n) => `no, from token ${count(n)} on`,
     },
 
+    viewing: {
+      kind: "Show the text as",
+      kinds: { text: "Text", tokens: "Tokens" },
+      ghosts: "Rejected drafts in place",
+      token: (n, id, piece, p, margin) =>
+        [`token ${count(n)}`, `id ${id}`, `“${piece}”`, typeof p === "number" ? `probability ${percent(p)}` : null, typeof margin === "number" ? `margin ${fixed(margin, 2)}` : null]
+          .filter(Boolean)
+          .join(" · "),
+    },
+
+    reference: {
+      title: "Reference text",
+      unread: "copied from, not read by the model",
+    },
+
+    versus: {
+      title: "Two settings on one prompt",
+      a: "Lookup A",
+      b: "Lookup B",
+      columns: ["", "settings", "tokens", "passes", "tokens per pass", "decode time", "time speed-up", "same text as A"],
+      settings: (s) => `n ${s.n_max ?? "?"} to ${s.n_min ?? 1}, k ${s.k ?? "?"}, ${s.policy ?? ""}`.replace(/, $/, ""),
+      differs: (n) => `no, from token ${count(n)} on`,
+    },
+
     problems: {
       tooLarge: (limit) => `This file is larger than ${limit} MB, too large for a trace to be shown.`,
       unreadable: "This file could not be read.",

@@ -62,11 +62,13 @@ def lane(
     begun: int | None = None,
     reason: str = "eos",
     margin: float = 2.5,
+    reference: list[str] | None = None,
     created: str = "2026-01-02T03:04:05Z",
 ) -> Iterator[Event]:
     """The events of one lane that answers `prompt` with `output`."""
     ids = Ids()
     context, script = ids.of(prompt), ids.of(output)
+    copied_from = ids.of(reference or [])
     pieces = list(ids.known)
     yield Start(
         lane=name,
@@ -78,6 +80,7 @@ def lane(
         settings={"n_max": n_max, "k": k},
         prompt=Prompt(list(context), prompt, len(prompt) if begun is None else begun),
         context_limit=CONTEXT,
+        reference=Prompt(copied_from, reference, len(reference)) if reference else None,
         created=created,
     )
     kept, passes, origin = 0, 1, len(context)
@@ -93,6 +96,10 @@ def lane(
             match = Match(start, n, "prompt" if start < origin else "output")
             for i in range(k):
                 draft.append((context + draft)[start + n + i])
+        elif name != "plain" and context[-1] in copied_from[:-1]:
+            start = copied_from.index(context[-1])
+            match = Match(start, 1, "reference")
+            draft = copied_from[start + 1 : start + 1 + k]
         rest = script[kept:]
         accepted = 0
         while accepted < min(len(draft), len(rest)) and draft[accepted] == rest[accepted]:
@@ -173,7 +180,11 @@ class ScriptedSlot:
         if request.answer_prefix:
             options["begun"] = len(prompt)
             prompt += tokens_of(request.answer_prefix)
+        options["reference"] = tokens_of(request.reference)
         lanes = [lane(prompt, self.answer, **options)]
+        if request.rival:
+            own = {"n_max": request.rival.n_max, "k": request.rival.k}
+            lanes.append(lane(prompt, self.answer, "pld-b", **{**options, **own}))
         if request.plain:
             lanes.append(lane(prompt, self.plain_answer or self.answer, "plain", **options))
         text = ""

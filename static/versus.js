@@ -1,0 +1,147 @@
+// Two settings on one prompt: a pane for the second lane, and a table of both beside plain.
+(function (lens) {
+  "use strict";
+
+  const { extras, node, setText, Pane, laneTokens, numbers, speedup, Difference, sources, words } = lens;
+  const text = words.versus;
+
+  class Versus {
+    constructor(view) {
+      this.view = view;
+      this.hovered = null;
+      this.title = view.root.querySelector(".pane.lookup h2");
+      this.pane = node("div", "pane rival");
+      this.pane.hidden = true;
+      const head = node("div", "pane-head");
+      this.count = node("span", "count");
+      this.state = node("span", "state");
+      head.append(node("h2", "", text.b), this.count, this.state);
+      const region = node("div", "text");
+      region.dataset.part = "rival";
+      region.tabIndex = 0;
+      region.setAttribute("role", "region");
+      region.setAttribute("aria-label", text.b);
+      this.pane.append(head, region);
+      view.root.querySelector(".pane.lookup").after(this.pane);
+      view.panes.rival = new Pane(region);
+      region.addEventListener("pointerover", (event) => this.#point(Pane.at(event.target)));
+      region.addEventListener("pointerleave", () => this.#point(null));
+      this.frame = node("div", "versus");
+      this.frame.hidden = true;
+      this.frame.tabIndex = 0;
+      this.frame.setAttribute("role", "region");
+      this.frame.setAttribute("aria-label", text.title);
+      this.frame.dataset.part = "versus";
+      view.root.querySelector("[data-part=details]").after(this.frame);
+    }
+
+    restart() {
+      this.hovered = null;
+      this.differences = new Map();
+      this.pane.hidden = this.frame.hidden = true;
+      this.rested = false;
+    }
+
+    draw(cursor) {
+      const { trace, panes, root } = this.view;
+      const { lookup, rival, plain } = trace;
+      this.pane.hidden = this.frame.hidden = !rival;
+      root.classList.toggle("with-rival", Boolean(rival));
+      setText(this.title, rival ? text.a : words.fixedTexts.lookupTitle);
+      if (!rival) return;
+      const newest = this.view.cursor === null;
+      panes.rival.append(laneTokens(panes.rival, rival), newest);
+      if (rival.end && !this.rested) {
+        this.rested = true;
+        panes.rival.appendRest((rival.end.pieces ?? []).join(""));
+      }
+      const passes = this.#passes(rival, cursor);
+      panes.rival.show(rival.after(passes).tokens);
+      setText(this.count, passes ? words.lanePasses(panes.rival.shown, passes) : "");
+      setText(this.state, rival.end ? words.ended(rival.end) : rival.passes.length ? words.running : words.waitingLane);
+      this.state.dataset.state = rival.end?.reason ?? "running";
+      this.#link(rival);
+      this.#table([[text.a, lookup, cursor], [text.b, rival, passes], ...(plain ? [[words.fixedTexts.plainTitle, plain, this.#passes(plain, cursor)]] : [])]);
+    }
+
+    // Where the lane stands when the first one has done `cursor` passes.
+    #passes(lane, cursor) {
+      if (this.view.cursor === null) return lane.passes.length;
+      const { clock } = this.view.standing ?? {};
+      return clock === null || clock === undefined ? Math.min(cursor, lane.passes.length) : lane.at(clock);
+    }
+
+    #link(rival) {
+      const { panes } = this.view;
+      panes.rival.unmark();
+      if (this.hovered === null || this.hovered >= rival.passes.length) return;
+      for (const pane of Object.values(panes)) if (pane !== panes.rival) pane.unmark();
+      const { promptLength } = rival;
+      const { key, suffix, source, beyond, own, reference } = sources(rival, this.hovered);
+      for (const [name, positions] of Object.entries({ key, suffix, source, beyond, this: own })) {
+        panes.prompt.mark(name, positions.filter((at) => at < promptLength));
+        panes.rival.mark(name, positions.filter((at) => at >= promptLength).map((at) => at - promptLength));
+      }
+      for (const [name, positions] of Object.entries(reference)) panes.reference?.mark(name, positions);
+    }
+
+    #table(lanes) {
+      const { trace } = this.view;
+      const rows = lanes.map(([name, lane, passes]) => {
+        const n = numbers(lane, passes);
+        const measured = trace.plain && lane !== trace.plain ? speedup(lane, trace.plain, passes) : null;
+        const none = words.headline.none;
+        return [
+          name,
+          lane === trace.plain ? none : text.settings(lane.start.settings),
+          words.count(n.tokens),
+          words.count(n.passes),
+          n.tokensPerPass === null ? none : words.fixed(n.tokensPerPass, 2),
+          n.passes > 1 ? words.duration(n.seconds) : none,
+          measured ? words.headline.times(measured.ratio) : none,
+          lane === trace.lookup ? none : this.#same(lane),
+        ];
+      });
+      this.#fill(rows);
+    }
+
+    #same(lane) {
+      if (!this.differences.has(lane)) this.differences.set(lane, new Difference(this.view.trace.lookup, lane));
+      const { at, compared } = this.differences.get(lane).update();
+      return at === null ? (compared ? words.headline.yes : words.headline.none) : text.differs(at + 1);
+    }
+
+    #fill(rows) {
+      if (this.frame.querySelectorAll("tbody tr").length !== rows.length) {
+        const table = node("table");
+        table.append(node("caption", "spoken", text.title));
+        const head = node("thead").appendChild(node("tr"));
+        for (const name of text.columns) {
+          const cell = head.appendChild(node(name ? "th" : "td", "", name));
+          if (name) cell.scope = "col";
+        }
+        const body = node("tbody");
+        for (const row of rows) {
+          const line = body.appendChild(node("tr"));
+          row.forEach((_, i) => {
+            const cell = line.appendChild(node(i ? "td" : "th"));
+            if (!i) cell.scope = "row";
+          });
+        }
+        table.append(head.parentElement ?? head, body);
+        this.frame.replaceChildren(table);
+      }
+      const lines = this.frame.querySelectorAll("tbody tr");
+      rows.forEach((row, r) => row.forEach((value, c) => setText(lines[r].children[c], value)));
+    }
+
+    #point(at) {
+      const pass = at === null ? null : this.view.trace.rival.passOf[at];
+      if (pass === this.hovered) return;
+      this.hovered = pass;
+      this.view.draw();
+    }
+  }
+
+  extras.push((view) => new Versus(view));
+})((globalThis.pldLens ??= {}));

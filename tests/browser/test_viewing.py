@@ -1,0 +1,190 @@
+"""Ways to look at the text, the reference text, and two settings side by side."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.conftest import View, opened
+from tests.browser.scripted import ScriptedSlot, lane, lines, tokens_of
+from tests.browser.test_access import axe
+
+LETTERS = "a b c d e f g"
+LETTERS_ANSWER = tokens_of(" b c d e X f")
+COPY_ALL = """() => {
+  const range = document.createRange();
+  range.selectNodeContents(document.querySelector('.pld-lens [data-part=lookup]'));
+  getSelection().removeAllRanges();
+  getSelection().addRange(range);
+  let copied = null;
+  const take = () => { copied = getSelection().toString(); };
+  document.addEventListener('copy', take, { once: true });
+  document.execCommand('copy');
+  return copied;
+}"""
+
+
+def ghosts(view: View) -> dict[int, str]:
+    """What stands before a token on screen, by the token's place."""
+    found = view.part("lookup").evaluate(
+        """e => [...e.querySelectorAll('.token')].map(t =>
+             [+t.dataset.at, getComputedStyle(t, '::before').content]).filter(([, c]) => c !== 'none')"""
+    )
+    return {at: content.split('"')[1] for at, content in found}
+
+
+def test_rejected_drafts_stand_in_place_and_are_no_text(view: View, slot: ScriptedSlot) -> None:
+    view.run(slot, LETTERS, LETTERS_ANSWER)
+    assert ghosts(view) == {}
+    view.part("ghosts").check()
+    assert ghosts(view) == {4: " f g b c d e f"}
+    assert view.page.evaluate(COPY_ALL) == view.text("lookup") == "".join(LETTERS_ANSWER)
+    assert view.page.evaluate("window.find(' g b c d e f', false, false, true)") is False
+    view.part("range").fill("1")  # what is ahead has no ghost yet
+    expect(view.part("position")).to_have_text("pass 1 of 3")
+    assert ghosts(view) == {}
+    view.part("ghosts").uncheck()
+
+
+def test_tokens_show_their_borders_ids_and_whitespace(view: View, slot: ScriptedSlot) -> None:
+    answer = ["x", "\n\n", "    y", "\tz", " ", "", "w"]
+    view.run(slot, "p q", answer)
+    before = view.page.evaluate(COPY_ALL)
+    view.page.locator(".viewing").get_by_text("Tokens", exact=True).click()
+    spaces = view.part("lookup").evaluate(
+        "e => [...e.querySelectorAll('.space')].map(s => getComputedStyle(s, '::before').content)"
+    )
+    assert "".join(s.split('"')[1] for s in spaces) == "↵↵····⇥·"
+    border = "e => getComputedStyle(e).borderRightWidth"
+    assert view.token("lookup", 2).evaluate(border) == "1px"
+    assert view.text("lookup") == "".join(answer)
+    assert view.page.evaluate(COPY_ALL) == before
+    view.token("lookup", 2).hover()
+    tip = view.page.locator(".pld-lens .tip")
+    expect(tip).to_have_text("token 3 · id 4 · “␣␣␣␣y” · probability 80 % · margin 2.50")
+    view.token("prompt", 1).hover()
+    expect(tip).to_have_text("token 2 · id 1 · “␣q”")
+    ids = view.part("pass").locator(".chip[data-id]").first
+    assert ids.get_attribute("data-id") == "8"
+    view.page.locator(".viewing").get_by_text("Text", exact=True).click()
+    assert view.token("lookup", 2).evaluate(border) == "0px"
+    expect(tip).to_be_hidden()
+
+
+def test_tokens_can_be_on_while_a_run_grows(view: View, slot: ScriptedSlot) -> None:
+    view.page.locator(".viewing").get_by_text("Tokens", exact=True).click()
+    view.part("ghosts").check()
+    view.run(slot, LETTERS, LETTERS_ANSWER)
+    assert view.part("lookup").locator(".space").count() == 6
+    assert ghosts(view)[4] == " f g b c d e f"
+    assert view.text("lookup") == "".join(LETTERS_ANSWER)
+
+
+@pytest.fixture
+def referenced(view: View) -> View:
+    prompt, answer = tokens_of("x y"), tokens_of(" one two three Q")
+    view.load("".join(lines(lane(prompt, answer, reference=tokens_of("R one two three four")))))
+    expect(view.part("lookup")).to_have_text("".join(answer))
+    return view
+
+
+def test_a_draft_from_the_reference_is_boxed_there(referenced: View) -> None:
+    view = referenced
+    assert view.text("reference") == "R one two three four"
+    assert view.text("prompt") == "x y"
+    view.token("lookup", 1).hover()
+    expect(view.part("reference").locator(".source")).to_have_count(2)
+    assert view.marked("reference", "key") == [1]
+    assert view.marked("reference", "source") == [2, 3]
+    assert view.marked("reference", "beyond") == [4]
+    assert view.marked("lookup", "suffix") == [0]
+    assert view.marked("prompt", "source") == []
+    expect(view.part("pass")).to_contain_text("also stands at reference token 2")
+    view.token("reference", 2).hover()
+    expect(view.part("lookup").locator(".copy")).to_have_count(2)
+    view.leave()
+    assert axe(view) == []
+
+
+def test_the_reference_reaches_the_model_and_goes_with_its_run(
+    view: View, slot: ScriptedSlot
+) -> None:
+    expect(view.part("reference")).to_be_hidden()
+    view.page.get_by_role("button", name="Reference text").click()
+    view.page.locator("#reference textarea").fill("R one two three four")
+    view.run(slot, "x y", tokens_of(" one two Q"))
+    assert slot.requests[-1].reference == "R one two three four"
+    expect(view.part("reference")).to_be_visible()
+    view.page.locator("#reference textarea").fill("")
+    view.run(slot, LETTERS, LETTERS_ANSWER)
+    expect(view.part("reference")).to_be_hidden()
+
+
+def test_a_match_outside_the_reference_is_no_trace(view: View) -> None:
+    trace = "".join(
+        lines(lane(["x"], tokens_of(" one two"), reference=tokens_of("R one two three")))
+    )
+    view.load(trace.replace('"region":"reference"', '"region":"reference","x":1').replace('{"start":1,"n":1', '{"start":9,"n":1'))
+    expect(view.part("problem")).to_contain_text("its match lies outside the text before it")
+
+
+@pytest.fixture
+def versus(view: View, slot: ScriptedSlot) -> View:
+    view.page.get_by_role("button", name="Compare two settings").click()
+    view.page.locator("#rival input[type=checkbox]").check()
+    view.page.get_by_role("spinbutton", name="B: draft length (k)").fill("2")
+    view.page.get_by_role("spinbutton", name="B: draft length (k)").press("Tab")
+    view.run(slot, LETTERS, LETTERS_ANSWER)
+    view.page.wait_for_function("() => document.querySelector('.pane.rival .state').dataset.state === 'eos'")
+    view.leave()
+    return view
+
+
+def test_two_settings_stand_side_by_side(versus: View, slot: ScriptedSlot) -> None:
+    view = versus
+    request = slot.requests[-1]
+    assert (request.rival.n_max, request.rival.k) == (5, 2)
+    assert view.text("lookup") == view.text("rival") == view.text("plain")
+    rows = view.part("versus").locator("tbody tr")
+    cells = [row.locator("th, td").all_inner_texts() for row in rows.all()]
+    assert [(c[0], c[2], c[3], c[4]) for c in cells] == [
+        ("Lookup A", "6", "3", "2.00"),
+        ("Lookup B", "6", "4", "1.50"),
+        ("Plain", "6", "6", "1.00"),
+    ]
+    # A: 40.104 + 30.104 ms; B drafts 2 that stand, then 2 in vain: 2 * 32.104 + 30.104 ms
+    assert [c[5] for c in cells] == ["70 ms", "94 ms", "151 ms"]
+    assert [c[6] for c in cells] == ["2.14×", "1.60×", "–"]
+    assert [c[7] for c in cells] == ["–", "yes", "yes"]
+    assert axe(view) == []
+
+
+def test_scrubbing_moves_both_lookups(versus: View) -> None:
+    view = versus
+    view.part("range").fill("2")
+    expect(view.part("position")).to_have_text("pass 2 of 3")
+    assert view.marked("lookup", "ahead") == [5]
+    assert view.marked("rival", "ahead") == [4, 5]
+    view.token("rival", 1).hover()
+    expect(view.token("prompt", 2)).to_have_class(re.compile("source"))
+    assert view.marked("prompt", "source") == [2, 3]
+
+
+def test_one_setting_again_puts_the_second_away(versus: View, slot: ScriptedSlot) -> None:
+    versus.page.locator("#rival input[type=checkbox]").uncheck()
+    versus.run(slot, LETTERS, LETTERS_ANSWER)
+    assert slot.requests[-1].rival is None
+    expect(versus.part("rival")).to_be_hidden()
+    expect(versus.part("versus")).to_be_hidden()
+
+
+def test_on_a_phone_two_settings_and_a_reference_fit(browser, served, slot: ScriptedSlot) -> None:
+    view = opened(browser, served[0], viewport={"width": 390, "height": 844})
+    prompt, answer = tokens_of(LETTERS), LETTERS_ANSWER
+    more = {"reference": tokens_of("R one two three four")}
+    view.load("".join(lines(*(lane(prompt, answer, n, **more) for n in ("pld", "pld-b", "plain")))))
+    expect(view.part("rival")).to_be_visible()
+    view.part("ghosts").check()
+    view.page.locator(".viewing").get_by_text("Tokens", exact=True).click()
+    assert view.page.evaluate("document.documentElement.scrollWidth") <= 390
+    view.page.context.close()
