@@ -21,7 +21,7 @@ from pld_core.models.cost import pass_seconds
 from pld_core.models.encdec import EncoderDecoderTarget
 from pld_core.models.fused import FusedNetwork, FusedTarget
 from pld_core.models.rounding import measure
-from pld_core.models.static import StaticTarget, can_be_static
+from pld_core.models.static import StaticTarget, why_not_static
 from pld_core.models.width import TRIED, exact_width, positions_tried
 from pld_core.prompting import Ask, control_tokens, decoder, encode, encode_reference
 from pld_core.race import race
@@ -30,6 +30,8 @@ from pld_core.settings import Settings, SettingsError
 from pld_core.text import Pieces
 from pld_core.trace import Trace, compare, lanes
 from pld_core.width import drafter
+
+ORDINARY_LOGIT = 16.0
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ class Model:
         check_prompt(len(prompt.ids), limit)
         if limit is not None and self.encoder_decoder:
             limit += len(prompt.ids) - 1  # the decoder has positions of its own
-        strict = settings.fixed_width and self.can_be_strict
+        strict = settings.fixed_width and self.why_not_strict is None
         if strict and self.exact_width(settings.fixed_width) is None:
             notices.append(
                 "Strict mode is not exact here: at every width that was tried, this machine "
@@ -125,11 +127,9 @@ class Model:
         mode on an architecture that it does not run on."""
         own = 1 if self.encoder_decoder else prompt_length
         chooser = Chooser(settings, own, self.eos, self.network.device)
-        if settings.fixed_width and not self.can_be_strict:
-            raise SettingsError(
-                f"Strict mode does not run on {self.name}: an architecture of its kind "
-                f"({self.network.config.model_type}) keeps more than one cache of keys and values."
-            )
+        if settings.fixed_width and (reason := self.why_not_strict):
+            kind = self.network.config.model_type
+            raise SettingsError(f"Strict mode does not run on {self.name} ({kind}): {reason}.")
         if self.encoder_decoder:
             return EncoderDecoderTarget(self.network, chooser)
         positions = prompt_length + settings.max_new_tokens
@@ -146,8 +146,9 @@ class Model:
         return EagerTarget(self.network, chooser)
 
     @property
-    def can_be_strict(self) -> bool:
-        return self.fused is not None or can_be_static(self.network)
+    def why_not_strict(self) -> str | None:
+        """See `why_not_static`."""
+        return None if self.fused is not None else why_not_static(self.network)
 
     def exact_width(self, wanted: int) -> int | None:
         """The width that strict mode runs at, see `exact_width`; tried once per width asked."""
@@ -219,12 +220,16 @@ class Model:
             yield compared
 
     def _rounding(self, trace: Trace, tokens: int) -> float | None:
-        """See `measure`: over the prompt and the first `tokens` tokens of a lane."""
+        """See `measure`: over the prompt and the first `tokens` tokens of a lane. At least one
+        step of the number format at the size of an ordinary logit, lest 48 lucky positions call
+        the next tie a bug."""
         settings = replace(Settings.from_json(trace.start.settings), fixed_width=0)
         prompt = trace.start.prompt.ids
-        return measure(
+        measured = measure(
             lambda: self.target(settings, len(prompt)),
             prompt,
             trace.ids[:tokens],
             whole=not self.encoder_decoder,
         )
+        step = torch.finfo(self.network.dtype).eps * ORDINARY_LOGIT
+        return None if measured is None else max(measured, step)
