@@ -135,7 +135,16 @@ ENCODER_DECODER = {
 }
 
 NO_LIMIT = {"Bloom", "T5"}  # positions that are relative alone
-NOT_STRICT = {"LFM2", *ENCODER_DECODER}
+NOT_STRICT = {
+    **dict.fromkeys(ENCODER_DECODER, "its decoder reads a second cache"),
+    "LFM2": "it keeps more than keys and values",
+    **dict.fromkeys(["Falcon, ALiBi", "MPT"], "its ALiBi positions fit no cache of fixed length"),
+    **dict.fromkeys(
+        [name for name, family in FAMILIES.items() if any("experts" in key for key in family[2])],
+        "its experts round a token by which others share its pass",
+    ),
+}
+"""name -> why strict mode refuses it"""
 
 STATES = {
     **{"layer_types": ["linear_attention", "full_attention"], "head_dim": 8},

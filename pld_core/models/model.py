@@ -22,7 +22,7 @@ from pld_core.models.encdec import EncoderDecoderTarget
 from pld_core.models.fused import FusedNetwork, FusedTarget
 from pld_core.models.rounding import measure
 from pld_core.models.static import StaticTarget, why_not_static
-from pld_core.models.width import TRIED, exact_width, positions_tried
+from pld_core.models.strict import TRIED, exact_width, positions_tried
 from pld_core.prompting import Ask, control_tokens, decoder, encode, encode_reference
 from pld_core.race import race
 from pld_core.sampling import Chooser

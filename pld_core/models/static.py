@@ -51,9 +51,16 @@ class StaticTarget(EagerTarget):
         return {"input_ids": ids, "position_ids": positions[None]}
 
 
-def can_be_static(model: PreTrainedModel) -> bool:
-    """Whether the model's cache holds keys and values and nothing else."""
+def why_not_static(model: PreTrainedModel) -> str | None:
+    """What keeps a model out of strict mode, as the end of a sentence; None when nothing does."""
+    config = model.config.get_text_config(decoder=True)
     if model.config.is_encoder_decoder:
-        return False
-    layers = DynamicCache(config=model.config.get_text_config(decoder=True)).layers
-    return all(type(layer) in (DynamicLayer, DynamicSlidingWindowLayer) for layer in layers)
+        return "its decoder reads a second cache"
+    layers = DynamicCache(config=config).layers
+    if any(type(layer) not in (DynamicLayer, DynamicSlidingWindowLayer) for layer in layers):
+        return "it keeps more than keys and values"
+    if getattr(config, "alibi", False) or config.model_type == "mpt":
+        return "its ALiBi positions fit no cache of fixed length"
+    if any("experts" in name and count for name, count in config.to_dict().items()):
+        return "its experts round a token by which others share its pass"
+    return None
