@@ -334,6 +334,9 @@
         policies: { recent: "most recent", oldest: "oldest" },
         search: "Look in",
         searches: { context: "prompt and answer", prompt: "prompt only" },
+        cut: "Drafts",
+        cuts: { fixed: "as long as k", adaptive: "as long as pays" },
+        mapRegion: "Map over n and k",
         tokens: (n) => plural(n, "token"),
         draft: (k) => (k ? plural(k, "token") : "none, plain decoding"),
         useBest: "Best for this text",
@@ -362,6 +365,7 @@
             now.n_min !== then.n_min && `shortest match ${then.n_min} → ${now.n_min}`,
             now.k !== then.k && `k ${then.k} → ${now.k}`,
             now.policy !== then.policy && `among equal matches the ${now.policy === "oldest" ? "oldest" : "most recent"}`,
+            now.adaptive !== then.adaptive && (now.adaptive ? "drafts as long as is expected to pay, by the time passes take here" : "drafts as long as k"),
             now.search !== then.search && (now.search === "prompt" ? "looking in the prompt only" : "looking in prompt and answer"),
           ]
             .filter(Boolean)
@@ -451,30 +455,6 @@
         ({ copied, draft, kept, event }) =>
           `This pass kept ${copied} of ${plural(draft.length, "draft token")}${event.bonus === null ? "" : " and the model’s own"}: ${plural(kept, "token")} from one pass.`,
       ],
-    },
-
-    viewing: {
-      kind: "Show the text as",
-      kinds: { text: "Text", tokens: "Tokens" },
-      ghosts: "Rejected drafts in place",
-      token: (n, id, piece, p, margin) =>
-        [`token ${count(n)}`, `id ${id}`, `“${piece}”`, typeof p === "number" ? `probability ${percent(p)}` : null, typeof margin === "number" ? `margin ${fixed(margin, 2)}` : null]
-          .filter(Boolean)
-          .join(" · "),
-    },
-
-    reference: {
-      title: "Reference text",
-      unread: "copied from, not read by the model",
-    },
-
-    versus: {
-      title: "Two settings on one prompt",
-      a: "Lookup A",
-      b: "Lookup B",
-      columns: ["", "settings", "tokens", "passes", "tokens per pass", "decode time", "time speed-up", "same text as A"],
-      settings: (s) => `n ${s.n_max ?? "?"} to ${s.n_min ?? 1}, k ${s.k ?? "?"}, ${s.policy ?? ""}`.replace(/, $/, ""),
-      differs: (n) => `no, from token ${count(n)} on`,
     },
 
     viewing: {
