@@ -52,6 +52,7 @@ SCRIPTS = (  # each uses only those before it
     "plot.js",
     "link.js",
     "grams.js",
+    "adaptive.js",
     "whatif.js",
     "costs.js",
     "chart.js",

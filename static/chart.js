@@ -121,11 +121,20 @@
     return made;
   }
 
+  // What is too wide for a phone scrolls by itself, also by keyboard.
+  function scroller(label) {
+    const made = node("div", "scroll");
+    made.tabIndex = 0;
+    made.setAttribute("role", "region");
+    made.setAttribute("aria-label", label);
+    return made;
+  }
+
   // `details` that keeps being open over drawings.
   class Table {
     constructor(host) {
       this.host = node("details", "numbers");
-      this.place = node("div", "scroll");
+      this.place = scroller(words.explore.table);
       this.host.append(node("summary", "", words.explore.table), this.place);
       host.append(this.host);
     }
@@ -135,5 +144,5 @@
     }
   }
 
-  Object.assign(lens, { svg, ticks, whole, Chart, Table });
+  Object.assign(lens, { svg, ticks, whole, scroller, Chart, Table });
 })((globalThis.pldLens ??= {}));

@@ -145,6 +145,7 @@
         const pass = this.#passAt(event.target);
         if (pass === null || !getSelection().isCollapsed) return;
         this.locked = this.locked === pass ? null : pass;
+        this.copiesOf = null; // the page may have scrolled the prompt under a resting pointer
         this.reveal = "source";
         this.draw();
       });
@@ -339,7 +340,7 @@
   function paint(root) {
     const probe = root.appendChild(lens.node("span", "probe"));
     const colours = {};
-    for (const name of ["copied", "plain", "text", "muted", "ground", "grid"]) {
+    for (const name of ["copied", "plain", "rival", "text", "muted", "ground", "grid"]) {
       probe.style.color = `var(--paint-${name})`;
       colours[name] = getComputedStyle(probe).color;
     }

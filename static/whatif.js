@@ -3,7 +3,8 @@
 (function (lens) {
   "use strict";
 
-  const UNSET = { n_max: 3, n_min: 1, k: 10, policy: "recent", search: "context", periodic: true, max_new_tokens: 256, fixed_width: 0 };
+  const UNSET = { n_max: 3, n_min: 1, k: 10, policy: "recent", search: "context", periodic: true, max_new_tokens: 256, fixed_width: 0, adaptive: false };
+  const { Adaptive, areCosts } = lens;
   const POLICIES = ["recent", "oldest"];
 
   // The lookup settings of a lane, complete; what it did not record is the decoder's default.
@@ -12,6 +13,7 @@
     for (const [name, value] of Object.entries(UNSET)) {
       settings[name] = typeof start.settings[name] === typeof value ? start.settings[name] : value;
     }
+    settings.pass_seconds = areCosts(start.settings.pass_seconds) ? start.settings.pass_seconds : [];
     return settings;
   }
 
@@ -40,11 +42,13 @@
   function replay(grams, settings, contextLimit = null) {
     const { output, context, reference, promptLength } = grams;
     const passes = [];
+    const adaptive = settings.adaptive && settings.k > 0 && settings.pass_seconds.length ? new Adaptive(settings.pass_seconds, settings.n_max) : null;
     for (let first = 1; first < output.length; ) {
       const room = contextLimit === null ? Infinity : contextLimit - (promptLength + first - 1);
       if (room < 1) break;
+      adaptive?.reveal(first);
       const longest = Math.min(settings.k, settings.max_new_tokens - first - 1, room - 1);
-      const match = longest < 1 ? null : find(grams, first - 1, settings);
+      let match = longest < 1 ? null : find(grams, first - 1, settings);
       let drafted = 0;
       let accepted = 0;
       if (match) {
@@ -56,6 +60,11 @@
         drafted = settings.periodic && !inReference ? longest : Math.min(longest, period);
         const most = Math.min(drafted, output.length - first);
         while (accepted < most && source[begin + (accepted % period)] === output[first + accepted]) accepted += 1;
+        if (adaptive) {
+          drafted = adaptive.length({ first, n: match.n, drafted, agreed: accepted });
+          accepted = Math.min(accepted, drafted);
+          if (drafted === 0) match = null;
+        }
       }
       const kept = Math.min(accepted + 1, output.length - first);
       passes.push({ first, match, drafted, accepted, kept });

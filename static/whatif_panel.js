@@ -3,11 +3,12 @@
 (function (lens) {
   "use strict";
 
-  const { node, setText, words, ticks, whole, button, Figures, Slider, Switch, Chart, Table, Grams, Costs } = lens;
-  const { settingsOf, canReplay, replay, countReplay, decodePasses } = lens;
+  const { node, setText, words, ticks, whole, button, Figures, Slider, Switch, Chart, Table, Grams, Costs, scroller } = lens;
+  const { settingsOf, canReplay, areCosts, replay, countReplay, decodePasses } = lens;
   const text = words.explore.whatIf;
   const LENGTHS = [1, 2, 3, 4, 5, 6, 8];
   const DRAFTS = [1, 2, 4, 6, 8, 10, 12, 16, 20, 32];
+  const CHOSEN = ["n_max", "n_min", "k", "policy", "search", "adaptive"];
   const FRAME_MS = 8; // of each frame for the map; the rest is the page's
 
   class WhatIf {
@@ -21,6 +22,9 @@
       this.k = new Slider(left, text.k, { min: 0, max: 48 }, text.draft, moved);
       this.policy = new Switch(row(left, text.policy), text.policy, text.policies, "recent", moved);
       this.search = new Switch(row(left, text.search), text.search, text.searches, "context", moved);
+      const cut = row(left, text.cut);
+      this.cut = cut;
+      this.adaptive = new Switch(cut, text.cut, text.cuts, "fixed", moved);
       const buttons = left.appendChild(node("div", "buttons"));
       this.best = button(text.useBest, () => this.#take(this.found));
       this.back = button(text.back, () => this.#take(this.recorded));
@@ -36,7 +40,7 @@
       const head = map.appendChild(node("div", "map-head"));
       this.mapTitle = head.appendChild(node("h3"));
       this.measure = new Switch(head, text.measure, text.measures, "tokensPerPass", () => this.#map());
-      this.map = map.appendChild(node("div", "scroll"));
+      this.map = map.appendChild(scroller(text.mapRegion));
       this.mapNote = map.appendChild(node("p", "sentence quiet"));
       this.work = 0;
     }
@@ -59,6 +63,10 @@
       this.costs = new Costs(lookup, plain);
       this.recorded = settingsOf(lookup);
       this.limit = Number.isSafeInteger(lookup.start.context_limit) ? lookup.start.context_limit : null;
+      // The costs that drafts can be cut by: those of the run, else those its passes show.
+      const { pass_seconds } = this.recorded;
+      this.passSeconds = pass_seconds.length ? pass_seconds : areCosts(this.costs.measured) ? this.costs.measured : [];
+      this.cut.hidden = this.passSeconds.length === 0;
       if (other) this.#set(this.recorded);
       this.#show();
       this.#fill();
@@ -70,6 +78,8 @@
         ...this.recorded,
         n_max: this.n_max.value, n_min: this.n_min.value, k: this.k.value,
         policy: this.policy.value, search: this.search.value,
+        adaptive: this.adaptive.value === "adaptive",
+        pass_seconds: this.passSeconds,
       };
     }
 
@@ -80,6 +90,7 @@
       }
       this.policy.set(settings.policy);
       this.search.set(settings.search === "prompt" ? "prompt" : "context");
+      this.adaptive.set(settings.adaptive ? "adaptive" : "fixed");
     }
 
     #take(settings) {
@@ -99,8 +110,8 @@
     }
 
     #key() {
-      const { n_min, policy, search } = this.settings;
-      return `${n_min} ${policy} ${search}`;
+      const { n_min, policy, search, adaptive } = this.settings;
+      return `${n_min} ${policy} ${search} ${adaptive}`;
     }
 
     #replayed(settings) {
@@ -126,7 +137,7 @@
       const plainSeconds = plain && plain.ids.length === lookup.ids.length ? plain.after(plain.passes.length).seconds : null;
       const ratio = seconds && plainSeconds ? plainSeconds / seconds : null;
       F.set("ratio", ratio ? words.headline.times(ratio) : words.headline.none, ratio ? (ratio < 0.995 ? words.headline.slower : text.overPlain) : text.needsPlain, ratio !== null && ratio < 0.995);
-      const same = Object.keys(asked.settings).every((name) => asked.settings[name] === recorded[name]);
+      const same = CHOSEN.every((name) => asked.settings[name] === recorded[name]);
       const equal = same && samePasses(asked.passes, decodePasses(lookup));
       setText(this.check, same ? (equal ? text.exact(asked.passes.length) : text.inexact) : text.changed(asked.settings, recorded));
       this.check.classList.toggle("against", same && !equal);

@@ -457,6 +457,30 @@
       ],
     },
 
+    exports: {
+      title: "Export",
+      csv: "Passes as CSV",
+      svg: "Figure as SVG",
+      png: "Figure as PNG",
+      markdown: "Copy numbers as Markdown",
+      page: "Page to keep (HTML)",
+      figureTitle: (model, s) => `Prompt lookup decoding on ${model}, n ${s.n_max ?? "?"}, k ${s.k ?? "?"}`,
+      saved: (name) => `Saved ${name}.`,
+      copied: "The numbers are copied.",
+      unreachable: "The page to keep could not be made: its parts did not come from the server. The trace can still be saved.",
+      settings: "Settings",
+      copyRate: "Copy rate f",
+      copyLength: "L, tokens per copy pass",
+      accepted: "Accepted / drafted",
+      prefill: "Prefill",
+      decode: "Decode time",
+      same: "Same text as plain",
+    },
+    kept: {
+      title: "PLD Lens: a recorded run",
+      lead: "Prompt lookup decoding copies the next tokens from text that is already there and checks them all in one forward pass. This page holds one run and needs no network.",
+    },
+
     viewing: {
       kind: "Show the text as",
       kinds: { text: "Text", tokens: "Tokens" },

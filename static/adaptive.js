@@ -1,0 +1,88 @@
+// Drafts as long as is expected to pay, learned from how earlier ones would have fared. The same
+// arithmetic in the same order as pld_core.width, so that the lengths are the same.
+(function (lens) {
+  "use strict";
+
+  const MEMORY = 24;
+
+  // A probability, learned with a little patience: old evidence fades.
+  class Chance {
+    constructor(stood, tried) {
+      this.stood = stood;
+      this.tried = tried;
+    }
+
+    get value() {
+      return this.stood / this.tried;
+    }
+
+    learn(stood, tried) {
+      const fade = Math.min(1, MEMORY / (this.tried + tried));
+      this.stood = (this.stood + stood) * fade;
+      this.tried = (this.tried + tried) * fade;
+    }
+  }
+
+  const spread = (low, high, count) => Array.from({ length: count }, (_, i) => low + ((high - low) * i) / Math.max(1, count - 1));
+
+  class Adaptive {
+    // costs: [[width, seconds]] as measured, widths rising from 1.
+    constructor(costs, n_max) {
+      this.costs = costs;
+      this.first = spread(0.25, 0.7, n_max).map((p) => new Chance(p * 2, 2));
+      this.further = spread(0.6, 0.9, n_max).map((p) => new Chance(p * 4, 4));
+      this.pending = [];
+      this.plain = this.#seconds(1);
+    }
+
+    // How many of the `drafted` tokens to draft at output position `first`, behind a match of n;
+    // `agreed` of them will turn out to stand.
+    length({ first, n, drafted, agreed }) {
+      this.pending.push({ first, n, drafted, agreed });
+      const slot = Math.min(n, this.first.length) - 1;
+      const further = this.further[slot].value;
+      let best = 0;
+      let bestGain = 1;
+      let tokens = 1;
+      let stands = this.first[slot].value;
+      for (let length = 1; length <= drafted; length++) {
+        tokens += stands;
+        stands *= further;
+        const gain = (tokens * this.plain) / this.#seconds(1 + length);
+        if (gain > bestGain) [best, bestGain] = [length, gain];
+      }
+      return best;
+    }
+
+    // The output is known up to `known` tokens: learns from the drafts that this decides.
+    reveal(known) {
+      this.pending = this.pending.filter((draft) => {
+        const { first, drafted, agreed } = draft;
+        if (known - first < (agreed < drafted ? agreed + 1 : drafted)) return true;
+        this.#learn(draft);
+        return false;
+      });
+    }
+
+    #learn({ n, drafted, agreed }) {
+      const slot = Math.min(n, this.first.length) - 1;
+      this.first[slot].learn(agreed > 0 ? 1 : 0, 1);
+      if (agreed > 0 && drafted > 1) this.further[slot].learn(agreed - 1, Math.min(agreed, drafted - 1));
+    }
+
+    #seconds(width) {
+      const points = this.costs;
+      const found = points.findIndex(([w]) => w >= width);
+      const right = Math.min(Math.max(1, found < 0 ? points.length : found), points.length - 1);
+      const [[w0, t0], [w1, t1]] = [points[right - 1], points[right]];
+      return Math.max(t0 + ((t1 - t0) * (width - w0)) / (w1 - w0), points[0][1] * 1e-3);
+    }
+  }
+
+  // Whether drafts can be cut by these costs.
+  const areCosts = (costs) =>
+    Array.isArray(costs) && costs.length > 1 && costs[0][0] === 1 &&
+    costs.every((pair, i) => Array.isArray(pair) && Number.isSafeInteger(pair[0]) && Number.isFinite(pair[1]) && pair[1] > 0 && (i === 0 || pair[0] > costs[i - 1][0]));
+
+  Object.assign(lens, { Adaptive, areCosts });
+})((globalThis.pldLens ??= {}));
