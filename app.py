@@ -69,6 +69,11 @@ SCRIPTS = (  # each uses only those before it
     "viewing.js",
     "reference.js",
     "versus.js",
+    "figure.js",
+    "tables.js",
+    "keep.js",
+    "exports.js",
+    "arrival.js",
     "mount.js",
 )
 STYLES = ("trace_view.css", "explore.css", "use.css")
@@ -176,8 +181,15 @@ class TraceView(gr.HTML):
 
 
 def _mounting(gallery: list[dict]) -> str:
+    kept = {
+        "html": "trace_view.html",
+        "styles": list(STYLES),
+        "scripts": [*SCRIPTS[:-1], "plotless.js", SCRIPTS[-1]],
+    }
     return f"""
     const root = (globalThis.gradio_config?.root ?? "").replace(/[/]$/, "");
+    const own = (name) => root + {json.dumps(f"/gradio_api/file={STATIC}/")} + name;
+    const kept = {json.dumps(kept)};
     pldLens.view = pldLens.mount(element, {{
       text: () => props.value,
       watch: (changed) => watch("value", changed),
@@ -185,6 +197,7 @@ def _mounting(gallery: list[dict]) -> str:
     }}, {{
       plotly: root + {json.dumps(f"/gradio_api/file={PLOTLY}")},
       gallery: {json.dumps(gallery)},
+      sources: {{ html: own(kept.html), styles: kept.styles.map(own), scripts: kept.scripts.map(own) }},
       openRecorded: (id) => trigger("select", {{ id }}),
     }});
     """
@@ -637,7 +650,7 @@ def build(slot: Slot, examples: Path = STATIC / "examples") -> gr.Blocks:
 
 def launch_settings() -> dict[str, Any]:
     """What the page needs of `launch`, wherever it is launched."""
-    gr.set_static_paths([PLOTLY])
+    gr.set_static_paths([PLOTLY, STATIC])
     system = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "sans-serif")
     mono = ("ui-monospace", "Menlo", "Consolas", "DejaVu Sans Mono", "monospace")
     return {

@@ -5,8 +5,8 @@
   const { TraceError, Trace, words } = lens;
   const LARGEST_MB = 16;
 
-  function save(text, name) {
-    const url = URL.createObjectURL(new Blob([text], { type: "application/x-ndjson" }));
+  function save(content, name, type = "application/x-ndjson") {
+    const url = URL.createObjectURL(new Blob([content], { type }));
     const link = document.createElement("a");
     link.href = url;
     link.download = name;

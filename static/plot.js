@@ -90,7 +90,7 @@
       this.drawnAt = performance.now();
       this.drawn = this.#state();
       const { colours, basis } = this;
-      const { main, lookup, plain } = this.trace;
+      const { main, lookup, rival, plain } = this.trace;
       const seconds = basis === "seconds";
       const tokens = main ? main.ids.length : 0;
       const plainPasses = plain ? plain.passes.length : tokens;
@@ -109,8 +109,12 @@
         },
         { x: other.x, y: other.y, mode: "lines", line: { color: colours.plain, width: 2, dash: plain ? "dash" : "dot" }, hoverinfo: "skip" },
       ];
+      if (rival) {
+        const second = of(rival);
+        lines.push({ x: second.x, y: second.y, mode: "lines", line: { color: colours.rival, width: 2.5, shape: "hv", dash: "dot" }, hoverinfo: "skip" });
+      }
       const time = (lane) => (lane ? lane.after(lane.passes.length).seconds : 0);
-      const reach = seconds ? Math.max(time(lookup), time(plain)) : Math.max(plainPasses, main ? main.passes.length : 0, 1);
+      const reach = seconds ? Math.max(time(lookup), time(rival), time(plain)) : Math.max(plainPasses, main ? main.passes.length : 0, 1);
       this.widest = (reach || 1) * 1.04;
       this.tallest = Math.max(tokens, plain ? plain.ids.length : 0, 1) * 1.06;
       this.element.setAttribute(
