@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib.metadata import version
-from pathlib import Path
 from typing import Callable, Iterator
 
 import torch
 from huggingface_hub.utils import logging as hub_logging
+from safetensors import SafetensorError
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
@@ -45,13 +46,17 @@ def load(
     if dtype not in (None, *DTYPES):
         raise ModelError(f"The dtype is one of {', '.join(DTYPES)}, not {dtype!r}.")
     dtype = dtype or ("bfloat16" if device.startswith("cuda") else "float32")
+    if name is not None and not name.strip():
+        raise ModelError("The model has no name: give a folder or a hub id, or leave it out.")
     folder = str(embedded.embedded_model(report)) if name is None else name
     shown = embedded.NAME if name is None else name
-    if name is not None and report and not Path(name).is_dir():
+    if name is not None and report and not os.path.isdir(name):
         report(f"Looking for {name} in the cache and on the Hugging Face hub.")
     try:
         with _quiet():
-            network, tokenizer = _read(folder, device, getattr(torch, dtype))
+            network, tokenizer = _read(shown, folder, device, getattr(torch, dtype))
+    except ModelError:
+        raise
     except Exception as error:
         raise ModelError(_sentence(shown, error)) from error
     packaged = embedded.PACKAGE if name is None else "local"
@@ -64,6 +69,7 @@ def load(
     fused = replace(model, fused=FusedNetwork(network))
     if not _close(model, _probe(fused), wanted):
         # a variant of the family that is not what its config says: as transformers runs it
+        del network, model, fused, wanted
         return load(name, device, dtype, report, eager=True)
     return fused
 
@@ -88,25 +94,57 @@ def _device(device: str | None) -> str:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """What cannot be loaded is said in one sentence, and the rest needs no bars."""
-    bars, verbosity = transformers_logging.is_progress_bar_enabled(), hub_logging.get_verbosity()
+    bars = transformers_logging.is_progress_bar_enabled()
+    logs = (transformers_logging, hub_logging)
+    verbosities = [log.get_verbosity() for log in logs]
     transformers_logging.disable_progress_bar()
-    hub_logging.set_verbosity_error()
+    for log in logs:
+        log.set_verbosity_error()
     try:
         yield
     finally:
-        hub_logging.set_verbosity(verbosity)
+        for log, verbosity in zip(logs, verbosities):
+            log.set_verbosity(verbosity)
         if bars:
             transformers_logging.enable_progress_bar()
 
 
-def _read(folder: str, device: str, dtype: torch.dtype):
+def _read(name: str, folder: str, device: str, dtype: torch.dtype):
     config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
-    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    if _is_encoder(config):
+        raise ModelError(f"{name} is not a causal language model.")
+    tokenizer = _read_tokenizer(name, folder)
     family = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
-    network = family.from_pretrained(
-        folder, config=config, dtype=dtype, trust_remote_code=False
+    network, found = family.from_pretrained(
+        folder, config=config, dtype=dtype, trust_remote_code=False, output_loading_info=True
     )
+    if missing := sorted(found["missing_keys"]):
+        # transformers makes up what is missing, at random
+        raise ModelError(
+            f"The weights of {name} are incomplete: {missing[0]}"
+            f"{f' and {len(missing) - 1:,} more' if missing[1:] else ''} cannot be found."
+        )
     return network.to(device).eval(), tokenizer
+
+
+def _is_encoder(config) -> bool:
+    """Whether a model of the BERT kind was not made to look at the past alone."""
+    made_for = getattr(config, "architectures", None) or ()
+    return (
+        not config.is_encoder_decoder
+        and getattr(config, "is_decoder", None) is False
+        and not any(architecture.endswith("ForCausalLM") for architecture in made_for)
+    )
+
+
+def _read_tokenizer(name: str, folder: str):
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        if tokenizer("a 1", add_special_tokens=False)["input_ids"]:
+            return tokenizer
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ModelError(f"The tokenizer of {name} cannot be read.") from error
+    raise ModelError(f"{name} has no tokenizer.")
 
 
 def _sentence(name: str, error: Exception) -> str:
@@ -115,15 +153,26 @@ def _sentence(name: str, error: Exception) -> str:
         return f"{name} does not fit into the device's memory."
     if isinstance(error, MemoryError):
         return f"{name} does not fit into memory."
-    if Path(name).is_dir() and not (Path(name) / "config.json").is_file():
+    folder = os.path.isdir(name)
+    if folder and not os.path.isfile(os.path.join(name, "config.json")):
         return f"The folder {name} holds no model: it has no config.json."
     if "trust_remote_code" in text:
         return f"{name} needs code of its own to run, and such code is never run here."
+    if "Should have a `model_type`" in text:
+        return f"{name} says no architecture: its config.json has no model_type."
     if "does not recognize this architecture" in text or "Unrecognized model" in text:
         return f"{name} has an architecture that transformers {version('transformers')} does not know."
     if "Unrecognized configuration class" in text:
         return f"{name} is not a causal language model."
-    if Path(name).is_dir():
+    if isinstance(error, ImportError):
+        return f"{name} needs a package that is not installed here, as some quantised models do."
+    if isinstance(error, SafetensorError):
+        return f"The weights of {name} cannot be read: a file is cut short or damaged."
+    if "no file named" in text:
+        return f"{name} has no weights."
+    if "mismatched" in text:
+        return f"The weights of {name} are of another shape than its config.json says."
+    if folder:
         return f"The folder {name} holds no model that transformers can read."
     if isinstance(error, OSError):
         return (
