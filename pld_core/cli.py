@@ -19,7 +19,7 @@ from pld_core.events import read as read_events
 from pld_core.lookup import POLICIES
 from pld_core.prompting import Ask, banned, control_tokens, decoder
 from pld_core.replay import what_if
-from pld_core.rows import RowsError, read_rows
+from pld_core.rows import Row, RowsError, read_rows
 from pld_core.settings import Sampling, Settings, SettingsError
 from pld_core.text import pieces_of
 from pld_core.threads import settle
@@ -108,6 +108,17 @@ def _parser() -> argparse.ArgumentParser:
     verify.add_argument("--limit", type=int, metavar="N", help="only the first N rows of each file")
     verify.add_argument("--max-new-tokens", type=int, default=128, metavar="N")
     verify.add_argument("--checks", metavar="NAMES", help="some of greedy,sampled,penalised,strict")
+
+    bench = commands.add_parser("bench", help="ours beside transformers', in one run")
+    bench.set_defaults(command=_bench)
+    _model_options(bench)
+    _lookup_options(bench)
+    bench.add_argument("--rows", metavar="FILE", action="append", default=[],
+                       help="prompts (JSON lines, presets.json or text); may be repeated")
+    bench.add_argument("--limit", type=int, metavar="N", help="only the first N rows of each file")
+    bench.add_argument("--rounds", type=int, default=3, metavar="N", help="after one warm-up")
+    bench.add_argument("--max-new-tokens", type=int, default=256, metavar="N")
+    bench.add_argument("--json", metavar="FILE", help="write every single time")
 
     replayed = commands.add_parser("replay", help="ask a recorded run for another lookup")
     replayed.set_defaults(command=_replay)
@@ -283,9 +294,7 @@ def _verify(options: argparse.Namespace) -> None:
         if unknown:
             raise UsageError(f"There is no check called {sorted(unknown)[0]!r}.")
         wanted = [check for check in wanted if check.name in names]
-    if options.limit is not None and options.limit < 1:
-        raise UsageError(f"--limit is a whole number from 1 on, not {options.limit}.")
-    rows = [row for path in options.rows for row in read_rows(path)[: options.limit]] or ROWS
+    rows = _rows(options)
     model = _load(options)
     print(f"{model.name}, {model.dtype} on {model.hardware}")
     counts = {check.name: Counter() for check in wanted}
@@ -297,6 +306,43 @@ def _verify(options: argparse.Namespace) -> None:
     print(_verify_table(counts))
     if any(count["bug"] + count["different"] for count in counts.values()):
         raise UsageError("PLD and plain decoding differ by more than rounding.")
+
+
+def _rows(options: argparse.Namespace) -> Sequence[Row]:
+    """The prompts of --rows, the built-in ones without."""
+    if options.limit is not None and options.limit < 1:
+        raise UsageError(f"--limit is a whole number from 1 on, not {options.limit}.")
+    return [row for path in options.rows for row in read_rows(path)[: options.limit]] or ROWS
+
+
+def _bench(options: argparse.Namespace) -> None:
+    from pld_core.bench import bench, ours, summary, transformers, write_json
+    from pld_core.models.errors import ModelError
+    from pld_core.models.loading import load
+
+    if options.rounds < 1:
+        raise UsageError("A benchmark takes at least one round.")
+    rows = _rows(options)
+    settings = _settings(options, max_new_tokens=options.max_new_tokens)
+    model = _load(options)
+    try:
+        peer = load(options.model, options.device, options.dtype, eager=True)
+    except ModelError as error:
+        raise UsageError(str(error)) from None
+    limit = options.max_new_tokens
+    engines = {
+        "plain": ours(model, settings.plain()),
+        f"PLD n {options.n} k {options.k}": ours(model, settings),
+        "PLD adaptive": ours(model, replace(settings, k=max(16, options.k), adaptive=True)),
+        "transformers plain": transformers(peer, limit),
+        "transformers PLD": transformers(peer, limit, prompt_lookup_num_tokens=10),
+    }
+    _say(f"{model.name}, {model.dtype} on {model.hardware}: {len(rows)} prompts")
+    cells = list(bench(engines, rows, options.rounds, _say))
+    print(_aligned(summary(cells)))
+    if options.json:
+        machine = {"hardware": model.hardware, "dtype": model.dtype, "model": model.name}
+        write_json(Path(options.json), cells, machine)
 
 
 def _verify_table(counts: dict[str, Counter]) -> str:

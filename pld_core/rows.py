@@ -10,6 +10,9 @@ from typing import Iterator
 from pld_core.prompting import Ask
 
 
+_WRONG = (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError)
+
+
 class RowsError(ValueError):
     """A file that holds no prompts; the message is one sentence for a person."""
 
@@ -25,7 +28,8 @@ class Row:
 
 
 def read_rows(path: str | Path) -> list[Row]:
-    """The prompts of a file: JSON lines in the shapes below, or any other text as one prompt.
+    """The prompts of a file: JSON lines or a JSON list of objects in the shapes below, or any
+    other text as one prompt.
 
     Shapes: {"prompt"} or {"chat": messages} (ours: also "stop", "answer_prefix", "system",
     "reference", "raw"), Spec-Bench {"turns"} (its first turn), code edits {"instruction",
@@ -41,6 +45,8 @@ def read_rows(path: str | Path) -> list[Row]:
         raise RowsError(f"{path} is not a text in UTF-8.") from None
     if path.suffix in (".jsonl", ".ndjson"):
         rows = list(_parsed(text, path))
+    elif path.suffix == ".json":
+        rows = list(_listed(text, path))
     else:
         rows = [Row(path.name, "text", Ask(text))] if text.strip() else []
     if not rows:
@@ -56,9 +62,17 @@ def _parsed(text: str, path: Path) -> Iterator[Row]:
         try:
             data = json.loads(line)
             row = _row(data, f"{path.stem}:{number}")
-        except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError):
+        except _WRONG:
             raise RowsError(f"Line {number} of {path} is not a prompt in a known shape.") from None
         yield row
+
+
+def _listed(text: str, path: Path) -> Iterator[Row]:
+    try:
+        for number, data in enumerate(json.loads(text), 1):
+            yield _row(data, f"{path.stem}:{number}")
+    except _WRONG:
+        raise RowsError(f"{path} is not a list of prompts in a known shape.") from None
 
 
 def _row(data: dict, name: str) -> Row:
@@ -75,7 +89,8 @@ def _row(data: dict, name: str) -> Row:
         passages = "\n\n".join(_text(passage["text"]) for passage in data["ctxs"])
         question = f"Answer with words from the text: {_text(data['question'])}?"
         return Row(name, "question", Ask(f"{passages}\n\n{question}"))
-    return Row(name, _text(data.get("category", "prompt")), _ask(data), _stops(data.get("stop", [])))
+    category = _text(data.get("category", data.get("title", "prompt")))
+    return Row(name, category, _ask(data), _stops(data.get("stop", [])))
 
 
 def _ask(data: dict) -> Ask:
