@@ -157,3 +157,12 @@ def view(
     yield view
     view.page.context.close()
     assert view.faults == []
+
+
+@pytest.fixture(scope="module")
+def shared_view(browser: Browser, served: tuple[str, ScriptedSlot]) -> Iterator[View]:
+    """A page for tests that only ask its scripts."""
+    view = opened(browser, served[0])
+    yield view
+    view.page.context.close()
+    assert view.faults == []
