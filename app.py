@@ -15,11 +15,14 @@ except ImportError:
     spaces = None
 
 import argparse
+import errno
 import inspect
 import json
 import logging
 import os
+import socket
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Iterator
 
@@ -27,11 +30,13 @@ import gradio as gr
 import plotly
 
 from pld_core import links
+from pld_core.configuration import configurations
 from pld_core.events import End, EventError, Pass, Prefill, Start, dumps, read
 from pld_core.links import RANGES
 from pld_core.lookup import POLICIES
 from pld_core.gallery import summary
 from pld_core.serving import Request, RequestError, Rival, Slot
+from pld_core.settings import Settings
 from pld_core.trace import TraceError
 
 STATIC = Path(__file__).resolve().parent / "static"
@@ -74,6 +79,7 @@ SCRIPTS = (  # each uses only those before it
     "keep.js",
     "exports.js",
     "arrival.js",
+    "connection.js",
     "mount.js",
 )
 STYLES = ("trace_view.css", "explore.css", "use.css")
@@ -143,6 +149,14 @@ class Words:
     link_copied = "Copied."
     link_by_hand = "This browser let no page copy: copy the link by hand."
     link_without_prompt = "Your prompt is not in it."
+    elsewhere = "These settings in other engines"
+    copy = "Copy"
+    copied = "Copied"
+    selected = "Selected"
+    busy = "Port {port} on {host} is in use: choose another one, as in PORT=7861 make run."
+    no_port = "PORT is a whole number from 1 to 65535, not {port!r}."
+    no_host = "HOST={host} is no address of this machine."
+    no_address = "The page cannot be served on {host}, port {port}: {why}."
 
     @staticmethod
     def too_large(name: str) -> str:
@@ -197,6 +211,7 @@ def _mounting(gallery: list[dict]) -> str:
     }}, {{
       plotly: root + {json.dumps(f"/gradio_api/file={PLOTLY}")},
       gallery: {json.dumps(gallery)},
+      alive: root + "/gradio_api/app_id",
       sources: {{ html: own(kept.html), styles: kept.styles.map(own), scripts: kept.scripts.map(own) }},
       openRecorded: (id) => trigger("select", {{ id }}),
     }});
@@ -214,6 +229,33 @@ def _copying() -> str:
       if (!link) return note;
       return [(await pldLens.copied(link)) ? {done} : {by_hand}, note].filter(Boolean).join(" ");
     }}"""
+
+
+class Configurations(gr.HTML):
+    """The settings as other engines write them: its value is what `configured` returns."""
+
+    def __init__(self, value: str, **more: Any) -> None:
+        words = {"copy": Words.copy, "copied": Words.copied, "selected": Words.selected}
+        script = (STATIC / "configurations.js").read_text("utf-8")
+        super().__init__(
+            value,
+            html_template='<div class="configurations"></div>',
+            js_on_load=f"({script.rstrip()})({{ element, props, watch, words: {json.dumps(words)} }});",
+            apply_default_css=False,
+            **more,
+        )
+
+    def api_info(self) -> dict[str, Any]:
+        return {"type": "string"}
+
+
+def configured(n_max: Any, n_min: Any, k: Any, policy: str) -> str:
+    """The configurations for these settings, or why there are none, as JSON."""
+    try:
+        settings = Settings(n_max=_whole(n_max), n_min=_whole(n_min), k=_whole(k), policy=policy)
+        return json.dumps({"engines": [asdict(made) for made in configurations(settings)]})
+    except ValueError as error:
+        return json.dumps({"problem": str(error), "engines": []})
 
 
 class Sentence(gr.HTML):
@@ -567,6 +609,10 @@ def build(slot: Slot, examples: Path = STATIC / "examples") -> gr.Blocks:
                     elem_id="view",
                 )
 
+                with gr.Accordion(Words.elsewhere, open=False, elem_id="elsewhere"):
+                    lookup = [n_max, n_min, k, policy]
+                    elsewhere = Configurations(configured(*(part.value for part in lookup)))
+
         at_once = {"queue": False, "show_progress": "hidden"}
         running = start.click(
             run,
@@ -579,15 +625,11 @@ def build(slot: Slot, examples: Path = STATIC / "examples") -> gr.Blocks:
             concurrency_limit=1,
             api_name="run",
         )
-        # Through the queue, so that its answer comes after whatever the run still sends.
+        # Through the queue, so that it comes after whatever the run still sends. The view has the
+        # stream and ends it there; nothing is sent back and forth for that.
         stop.click(None, cancels=running, api_name=False).then(
-            lambda stream: completed(stream, "cancelled"),
-            view,
-            view,
-            show_progress="hidden",
-            concurrency_limit=None,
-            api_name=False,
-        )
+            lambda: None, show_progress="hidden", concurrency_limit=None, api_name=False
+        ).then(None, js="() => { pldLens.view.interrupt(); }")
         preset.input(
             fill,
             preset,
@@ -611,6 +653,14 @@ def build(slot: Slot, examples: Path = STATIC / "examples") -> gr.Blocks:
             None,
             [recorded, about],
             cancels=running,
+            api_name=False,
+            **at_once,
+        )
+        gr.on(
+            [part.change for part in lookup],
+            configured,
+            lookup,
+            elsewhere,
             api_name=False,
             **at_once,
         )
@@ -670,14 +720,30 @@ def main() -> None:
         help="a hub id or a local folder; the embedded model when absent",
     )
     arguments = parser.parse_args()
+    on_space = "SPACE_ID" in os.environ
+    host = os.environ.get("HOST", "0.0.0.0" if on_space else "127.0.0.1")
+    port = address_of(host, os.environ.get("PORT", "7860"))
     slot = Slot(arguments.model)
     slot.load_in_background()
-    on_space = "SPACE_ID" in os.environ
-    build(slot).launch(
-        server_name=os.environ.get("HOST", "0.0.0.0" if on_space else "127.0.0.1"),
-        server_port=int(os.environ.get("PORT", "7860")),
-        **launch_settings(),
-    )
+    build(slot).launch(server_name=host, server_port=port, **launch_settings())
+
+
+def address_of(host: str, port: str) -> int:
+    """The port, if the page can be served there; otherwise the program ends with one sentence,
+    before it loads a model for nothing."""
+    if not port.isdecimal() or not 0 < int(port) < 65536:
+        raise SystemExit(Words.no_port.format(port=port))
+    try:
+        (family, *_), *_ = socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)
+    except OSError:
+        raise SystemExit(Words.no_host.format(host=host)) from None
+    try:
+        with socket.create_server((host, int(port)), family=family):
+            return int(port)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise SystemExit(Words.busy.format(host=host, port=port)) from None
+        raise SystemExit(Words.no_address.format(host=host, port=port, why=error.strerror)) from None
 
 
 if __name__ == "__main__":

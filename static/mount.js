@@ -48,6 +48,7 @@
     // for another trace may still send: it stays left.
     take(text) {
       if (this.left?.continues(text)) return;
+      if (this.stopped !== null && text.startsWith(this.stopped)) return;
       if (!this.trace.continues(text)) this.#restart(new Trace());
       try {
         this.trace.grow(text);
@@ -99,7 +100,18 @@
       return { lookup, plain: clock === null ? Math.min(lookup, plain.passes.length) : plain.at(clock), clock };
     }
 
+    // The visitor stopped the run on screen: its lanes end where they are. What a lane still
+    // sends after that is not taken.
+    interrupt() {
+      const { trace } = this;
+      if (!trace.main || trace.finished) return;
+      this.stopped = trace.text;
+      trace.grow(trace.text + trace.endings("cancelled"));
+      this.draw();
+    }
+
     #restart(trace) {
+      this.stopped = null;
       this.left = this.trace?.main && !this.trace.finished ? this.trace : null;
       this.trace = trace;
       this.standing = { lookup: 0, plain: null, clock: null };

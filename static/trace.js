@@ -125,6 +125,16 @@
       }
     }
 
+    // The lines that end every lane which has not ended.
+    endings(reason) {
+      const open = [...this.lanes.values()].filter((lane) => !lane.end);
+      const lines = open.map((lane) =>
+        JSON.stringify({ v: 1, type: "end", lane: lane.name, reason, tokens: lane.ids.length, passes: lane.passes.length, pieces: [], message: "" }),
+      );
+      const whole = this.text === "" || this.text.endsWith("\n");
+      return (whole ? "" : "\n") + lines.map((line) => line + "\n").join("");
+    }
+
     #take(line) {
       this.line += 1;
       if (line.trim() === "") return;

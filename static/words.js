@@ -476,6 +476,10 @@
       decode: "Decode time",
       same: "Same text as plain",
     },
+    connection: {
+      lane: "connection lost",
+      lost: "The connection to the server is lost. What arrived stays here; run the prompt again when the server is back.",
+    },
     kept: {
       title: "PLD Lens: a recorded run",
       lead: "Prompt lookup decoding copies the next tokens from text that is already there and checks them all in one forward pass. This page holds one run and needs no network.",
