@@ -296,3 +296,32 @@ def test_a_window_that_the_architecture_does_not_know_is_none():
         output.append(int(logits[0, -1].argmax()))
     for settings in (Settings(k=0), Settings(k=6), Settings(k=6, fixed_width=7)):
         assert lane_of(tiny, ids, replace(settings, max_new_tokens=LONG)).ids == output
+
+
+@pytest.mark.parametrize("length", [20, 40, 41, 60])
+@pytest.mark.parametrize("width", [0, 7])
+def test_the_angles_of_longrope_never_change_within_an_answer(length, width):
+    torch.manual_seed(0)
+    rope = {
+        **{"rope_type": "longrope", "rope_theta": 10000.0, "factor": 4.0},
+        **{"long_factor": [4.0] * 4, "short_factor": [1.0] * 4},
+        "original_max_position_embeddings": 40,
+    }
+    config = transformers.Phi3Config(
+        **SMALL, rope_parameters=rope, original_max_position_embeddings=40
+    )
+    made = transformers.Phi3ForCausalLM(config).eval()
+    with torch.no_grad():
+        for weights in made.parameters():
+            if weights.dim() > 1:
+                weights.normal_(0, 0.4)
+    tiny = Model("tiny", "", made, model("Phi3").tokenizer)
+    ids, expected = prompt_of("Phi3", 1, length), []
+    while len(expected) < 30 and len(ids + expected) <= (40 if length <= 40 else LIMIT):
+        with torch.inference_mode():
+            logits = made(torch.tensor([ids + expected]), use_cache=False).logits
+        expected.append(int(logits[0, -1].argmax()))
+    for k in (0, 6):
+        lane = lane_of(tiny, ids, Settings(k=k, max_new_tokens=30, fixed_width=width))
+        assert lane.ids == expected
+        assert lane.end.reason == ("context_full" if length <= 40 else "length")

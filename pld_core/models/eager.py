@@ -22,6 +22,7 @@ class EagerTarget:
         config = model.config.get_text_config(decoder=True)
         self.vocabulary: int = config.vocab_size
         self.context_limit: int | None = context_limit(config)
+        self._config = config
         self._model = model
         self._chooser = chooser
         self._cache = DynamicCache(config=None if _stray_window(config) else config)
@@ -45,6 +46,7 @@ class EagerTarget:
         return self._cache.is_croppable
 
     def prefill(self, ids: Sequence[int]) -> ChosenScores:
+        self.context_limit = context_limit(self._config, len(ids))
         logits = self._run(ids, **self._last_only)
         self._cache.crop(0)
         return self._chooser.scores(logits[-1:], self._ids)
@@ -81,11 +83,21 @@ def _stray_window(config) -> bool:
     )
 
 
-def context_limit(config) -> int | None:
+def context_limit(config, prompt_length: int = 2**31) -> int | None:
     """How many positions a model of this config has; None when it names no limit or counts
-    relative positions only (T5)."""
+    relative positions only (T5).
+
+    "longrope" turns all positions by other angles once there are more than were trained at
+    first, so the keys of the shorter context are worth nothing in the longer one: a prompt on
+    this side of the border has the positions up to it, one beyond it has all.
+    """
     if hasattr(config, "relative_attention_num_buckets"):
         return None
+    rope = getattr(config, "rope_parameters", None) or {}
+    if rope.get("rope_type") == "longrope":
+        border = rope.get("original_max_position_embeddings")
+        if border and prompt_length <= border:
+            return border
     for name in ("max_position_embeddings", "n_positions", "max_seq_len"):
         limit = getattr(config, name, None)
         if isinstance(limit, int) and limit > 0:

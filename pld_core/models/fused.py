@@ -27,6 +27,7 @@ def can_fuse(network: PreTrainedModel) -> bool:
         and config.hidden_act == "silu"
         and not any(kind != "full_attention" for kind in getattr(config, "layer_types", None) or ())
         and (config.model_type != "mistral" or config.sliding_window is None)
+        and (getattr(config, "rope_parameters", None) or {}).get("rope_type") != "longrope"
         and getattr(network, "hf_quantizer", None) is None
         and network.dtype in (torch.float32, torch.bfloat16, torch.float16)
         and len({parameter.device for parameter in network.parameters()}) == 1

@@ -76,7 +76,11 @@ class Model:
     @property
     def prompt_limit(self) -> int | None:
         """The longest prompt in tokens, None when there is no limit."""
-        return context_limit(self.network.config.get_text_config(decoder=True))
+        return context_limit(self._text_config)
+
+    @property
+    def _text_config(self):
+        return self.network.config.get_text_config(decoder=True)
 
     @property
     def eos(self) -> list[int]:
@@ -91,8 +95,8 @@ class Model:
     def start(self, lane: str, ask: Ask, settings: Settings) -> Start:
         """The first event of a lane. Raises PromptError for a prompt that cannot be run."""
         prompt, notices = encode(self.tokenizer, ask)
-        limit = self.prompt_limit
-        check_prompt(len(prompt.ids), limit)
+        check_prompt(len(prompt.ids), self.prompt_limit)
+        limit = context_limit(self._text_config, len(prompt.ids))
         if limit is not None and self.encoder_decoder:
             limit += len(prompt.ids) - 1  # the decoder has positions of its own
         strict = settings.fixed_width and self.why_not_strict is None
