@@ -140,6 +140,7 @@
     }
 
     draw(head, rows, caption) {
+      this.place.setAttribute("aria-label", caption);
       this.place.replaceChildren(table(head, rows, caption));
     }
   }

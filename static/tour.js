@@ -32,7 +32,7 @@
       card.setAttribute("role", "group");
       const top = card.appendChild(node("div", "tour-head"));
       this.number = top.appendChild(node("span", "quiet"));
-      this.name = top.appendChild(node("h3"));
+      this.name = top.appendChild(node("h2"));
       this.name.tabIndex = -1;
       this.words = card.appendChild(node("p", "sentence"));
       this.saw = card.appendChild(node("p", "sentence saw"));
