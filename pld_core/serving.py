@@ -35,6 +35,7 @@ class Rival:
     n_min: int
     k: int
     policy: str
+    adaptive: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,7 @@ class Request:
     n_min: int = 1
     k: int = 10
     policy: str = "recent"
+    adaptive: bool = False
     max_new_tokens: int = 256
     strict: bool = False
     temperature: float = 0.0
@@ -72,6 +74,7 @@ class Request:
                 n_min=self.n_min,
                 k=self.k,
                 policy=self.policy,
+                adaptive=self.adaptive,
                 max_new_tokens=self.max_new_tokens,
                 sampling=Sampling(
                     temperature=self.temperature,
@@ -96,6 +99,7 @@ class Request:
                 n_min=rival.n_min,
                 k=rival.k,
                 policy=rival.policy,
+                adaptive=rival.adaptive,
             )
         except SettingsError as error:
             raise RequestError(f"Settings B: {error}") from None
