@@ -35,9 +35,24 @@
     };
   }
 
+  // Calls `draw` when asked, so that it takes at most one part in `share` of the time: a long run
+  // goes on arriving while it is drawn.
+  function paced(draw, share) {
+    let timer = null;
+    let next = 0;
+    return () => {
+      timer ??= setTimeout(() => {
+        timer = null;
+        const began = performance.now();
+        draw();
+        next = performance.now() + (share - 1) * (performance.now() - began);
+      }, Math.max(0, next - performance.now()));
+    };
+  }
+
   // What other files add to the view: functions that take it and give { draw?(cursor, pass),
   // restart?() }; draw is called after every drawing, restart when another trace comes.
   const extras = [];
 
-  Object.assign(lens, { extras, node, setText, visible, perFrame });
+  Object.assign(lens, { extras, node, setText, visible, perFrame, paced });
 })((globalThis.pldLens ??= {}));

@@ -2,7 +2,7 @@
 (function (lens) {
   "use strict";
 
-  const { Trace, TraceError, Difference, Copies, Pane, laneTokens, Headline, Strip, Controls, Plot, Switch, sources, setText, perFrame, words } = lens;
+  const { Trace, TraceError, Difference, Copies, Pane, laneTokens, Headline, Strip, Controls, Plot, Switch, sources, setText, perFrame, paced, words } = lens;
 
   // element holds trace_view.html. source: { text() -> the NDJSON so far, watch(changed),
   // replace(text): the visitor loaded another trace }. options: { plotly: address of plotly.js }.
@@ -38,6 +38,7 @@
         this.draw();
       });
       this.draw = perFrame(() => this.#draw());
+      this.drawNews = paced(() => this.#draw(), 4);
       this.#followTheme();
       this.#listen();
       this.extras = lens.extras.map((make) => make(this));
@@ -56,7 +57,7 @@
         if (!(error instanceof TraceError)) throw error;
         this.#problem(words.problems.stream(error.message));
       }
-      this.draw();
+      this.drawNews();
     }
 
     // The pass, counted from 0, whose links are shown: pointed at, kept, or stepped to.
