@@ -20,11 +20,15 @@
     return Array.from({ length: Math.floor(to / step + 1e-9) + 1 }, (_, i) => i * step);
   }
 
+  const shown = (value) => words.count(Math.round(1000 * value) / 1000);
+
   const whole = (marks) => marks.filter((mark) => Number.isInteger(mark));
 
   // One set of axes in `host`. x and y: {from, to, ticks, label(value), title, log}.
   class Chart {
-    constructor(host, { x, y, height = 240, right = 14, left = 46, top = 10, label }) {
+    constructor(host, { x, y, height = 240, right = 14, top = 10, label }) {
+      const longest = Math.max(...y.ticks.map((mark) => (y.label ?? shown)(mark).length));
+      const left = 32 + 6.5 * longest; // the title, then the widest number
       this.width = Math.max(220, host.clientWidth || 0);
       this.box = { left, top, right: this.width - right, bottom: height - 40 };
       this.x = this.#scale(x, this.box.left, this.box.right);
@@ -43,20 +47,19 @@
 
     #axes(x, y, height) {
       const { box } = this;
-      const text = (value) => words.count(Math.round(1000 * value) / 1000);
       for (const mark of y.ticks) {
         const at = this.y(mark);
         this.add("line", "grid", { x1: box.left, x2: box.right, y1: at, y2: at });
-        this.add("text", "tick", { x: box.left - 8, y: at + 4, "text-anchor": "end" }, (y.label ?? text)(mark));
+        this.add("text", "tick", { x: box.left - 8, y: at + 4, "text-anchor": "end" }, (y.label ?? shown)(mark));
       }
       let free = -Infinity;
       for (const mark of x.ticks) {
         const at = this.x(mark);
-        const shown = (x.label ?? text)(mark);
-        const half = 3.6 * shown.length;
+        const label = (x.label ?? shown)(mark);
+        const half = 3.6 * label.length;
         if (at - half < free) continue;
         free = at + half + 8;
-        this.add("text", "tick", { x: at, y: box.bottom + 17, "text-anchor": "middle" }, shown);
+        this.add("text", "tick", { x: at, y: box.bottom + 17, "text-anchor": "middle" }, label);
       }
       this.add("line", "axis", { x1: box.left, x2: box.right, y1: box.bottom, y2: box.bottom });
       this.add("text", "tick title", { x: (box.left + box.right) / 2, y: height - 5, "text-anchor": "middle" }, x.title);

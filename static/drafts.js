@@ -59,7 +59,7 @@
         return table.draw(text.acceptance.head, [], text.acceptance.title);
       }
       const chart = new Chart(graph, {
-        height: 220, left: 60, label: text.acceptance.summary(rows),
+        height: 220, label: text.acceptance.summary(rows),
         x: { from: 0.4, to: last.position + 0.6, ticks: whole(ticks(last.position, 10)).filter((t) => t > 0), title: text.acceptance.xTitle },
         y: { to: 1, ticks: [0, 0.25, 0.5, 0.75, 1], label: words.percent, title: text.acceptance.yTitle },
       });

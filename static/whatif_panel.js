@@ -170,15 +170,18 @@
       const lengths = [...new Set([...LENGTHS, this.recorded.n_max])].filter((n) => n >= base.n_min).sort((a, b) => a - b);
       const drafts = [...new Set([...DRAFTS, this.recorded.k])].filter((k) => k > 0).sort((a, b) => a - b);
       const cells = [];
-      const jobs = lengths.flatMap((n_max, row) => drafts.map((k, column) => ({ row, column, settings: { ...base, n_max, k } })));
+      const count = (row, column, settings) => {
+        const { sums, seconds } = this.#replayed(settings);
+        (cells[row] ??= [])[column] = { settings, tokensPerPass: sums.tokens / sums.passes, passes: sums.passes, seconds };
+      };
+      const jobs = lengths.flatMap((n_max, row) => [
+        () => this.grams.level(n_max),
+        ...drafts.map((k, column) => () => count(row, column, { ...base, n_max, k })),
+      ]);
       const slice = () => {
         if (work !== this.work) return;
         const began = performance.now();
-        while (jobs.length && performance.now() - began < FRAME_MS) {
-          const { row, column, settings } = jobs.shift();
-          const { sums, seconds } = this.#replayed(settings);
-          (cells[row] ??= [])[column] = { settings, tokensPerPass: sums.tokens / sums.passes, passes: sums.passes, seconds };
-        }
+        while (jobs.length && performance.now() - began < FRAME_MS) jobs.shift()();
         if (jobs.length) return void requestAnimationFrame(slice);
         this.cells = { lengths, drafts, rows: cells };
         this.#map();
