@@ -1,7 +1,8 @@
 // The settings as other engines write them, each with a button that copies it.
-(({ element, props, watch, words }) => {
+((given) => {
   "use strict";
 
+  const { element, props, watch, words } = given;
   const list = element.querySelector(".configurations");
   const made = (tag, className, text) => {
     const node = document.createElement(tag);
@@ -19,18 +20,22 @@
       code.tabIndex = 0;
       code.setAttribute("role", "region");
       code.setAttribute("aria-label", engine);
-      const copy = made("button", "", words.copy);
+      const copy = made("button", "");
       copy.type = "button";
-      copy.setAttribute("aria-label", `${words.copy}: ${engine}`);
+      const say = (word) => {
+        copy.textContent = word;
+        copy.setAttribute("aria-label", `${word}: ${engine}`);
+      };
+      say(words.copy);
       copy.addEventListener("click", async () => {
         try {
           await navigator.clipboard.writeText(text);
-          copy.textContent = words.copied;
+          say(words.copied);
         } catch {
           getSelection().selectAllChildren(code); // ready for the visitor's own copy
-          copy.textContent = words.selected;
+          say(words.selected);
         }
-        setTimeout(() => (copy.textContent = words.copy), 2000);
+        setTimeout(() => say(words.copy), 4000);
       });
       head.append(made("h3", "", engine), copy);
       block.append(head, code, made("p", "note", note));
