@@ -33,7 +33,7 @@
     prefill: { ...kept, seconds: isNumber },
     pass: {
       ...kept, index: isCount, match: orAbsent(isMatch), draft: isList(isCount), draft_pieces: isList(isText), accepted: isCount,
-      bonus: orAbsent(isCount), width: isCount, seconds: isSeconds, alternatives: orAbsent(isCount), wanted: orAbsent(isList(isCandidate)),
+      bonus: orAbsent(isCount), width: isCount, seconds: isSeconds, alternatives: orAbsent(isCount), gain: orAbsent(isNumber), wanted: orAbsent(isList(isCandidate)),
     },
     compare: {
       lane: isText, against: isText, first_difference: orAbsent(isCount),

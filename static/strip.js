@@ -39,7 +39,7 @@
 
     #parts(lane, pass, record) {
       const { event } = record;
-      const parts = [this.#sentence(lane, pass, event)];
+      const parts = [this.#sentence(lane, pass, record)];
       if (event.draft.length) {
         parts.push(row(text.draft, draftChips(lane, event), text.kept(event.accepted, event.draft.length)));
       }
@@ -49,14 +49,15 @@
       const others = (event.wanted ?? []).filter(({ id }) => id !== event.bonus);
       if (rejected && others.length) parts.push(row(text.otherwise, weighedChips(lane, others)));
       const { lookup, forward, accept } = event.seconds;
-      parts.push(costs([text.width(event.width), text.total(lookup + forward + accept), text.split(event.seconds)]));
+      parts.push(costs([text.width(event.width, why(lane, event)), text.total(lookup + forward + accept), text.split(event.seconds)]));
       return parts;
     }
 
-    #sentence(lane, pass, event) {
+    #sentence(lane, pass, record) {
+      const { event } = record;
       const sentence = node("p", "sentence");
       if (!event.match) {
-        sentence.textContent = event.draft.length ? text.unmatched(event.draft.length) : lane.name === "plain" ? text.noDraft : text.noMatch;
+        sentence.textContent = event.draft.length ? text.unmatched(event.draft.length) : without(lane, record);
         return sentence;
       }
       const { start, n, region } = event.match;
@@ -74,6 +75,22 @@
       );
       return sentence;
     }
+  }
+
+  // Why a pass drafted nothing.
+  function without(lane, { event, first }) {
+    const { k, max_new_tokens } = lens.settingsOf(lane);
+    if (lane.name === "plain" || k === 0) return text.noDraft;
+    if (typeof event.gain === "number") return text.notPaying;
+    const limit = lane.start.settings.max_new_tokens === undefined ? Infinity : max_new_tokens;
+    return first + 1 >= limit ? text.noRoom : text.noMatch;
+  }
+
+  // Why its draft is as long as it is.
+  function why(lane, { draft, gain }) {
+    if (draft.length === 0) return "";
+    if (typeof gain === "number") return text.asPays(gain);
+    return draft.length === lens.settingsOf(lane).k ? text.asAllowed : text.asThere;
   }
 
   function pieceAt(lane, position) {

@@ -1,5 +1,6 @@
 """The panels below the view, the tour and the heat: what they say, and that they say it right."""
 
+import json
 import re
 
 import pytest
@@ -336,3 +337,28 @@ def test_no_panel_is_too_wide_for_a_phone(browser, served, slot) -> None:
         assert box["x"] >= 0 and box["x"] + box["width"] <= 390, name
         assert view.page.evaluate("document.documentElement.scrollWidth") <= 390, name
     view.page.context.close()
+
+
+def test_a_pass_says_why_it_is_as_wide_as_it_is(view: View, slot: ScriptedSlot) -> None:
+    events = [json.loads(line) for line in lines(lane(tokens_of(LETTERS), LETTERS_ANSWER, k=10))]
+    strip = view.part("pass")
+
+    def shown(**start) -> None:
+        events[0]["settings"].update(start)
+        view.load("".join(json.dumps(event) + "\n" for event in events))
+        view.part("range").fill("2")
+
+    shown()
+    expect(strip).to_contain_text("11 positions in one pass, as many as k allows")
+    shown(k=12)
+    expect(strip).to_contain_text("as many as there was text or room for")
+    events[2]["gain"] = 1.5
+    shown(created="2")
+    expect(strip).to_contain_text("as many as pay: 1.50× a plain pass’s tokens per second expected")
+    shown(max_new_tokens=6)
+    view.part("range").fill("3")
+    expect(strip).to_contain_text("the last token that the limit leaves room for")
+    events[3]["gain"] = 1.0
+    shown(created="3")
+    view.part("range").fill("3")
+    expect(strip).to_contain_text("no draft was expected to pay")
