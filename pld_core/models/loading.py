@@ -201,7 +201,8 @@ def _check_rollback(model: Model) -> None:
 
 def _probe_tokens(model: Model) -> list[int]:
     size = model.network.config.get_text_config(decoder=True).vocab_size
-    return [token * token * 797 % size for token in (5, 6, 7, 8, 6, 9, 5, 11, 10, 7, 9, 6, 8, 5)]
+    places = (5, 6, 7, 8, 6, 9, 5, 11, 10, 7, 9, 6, 8, 5)
+    return [place * place * 797 % size for place in places]  # ordinary ones, all over the range
 
 
 def _probe(model: Model, at_once: bool = False) -> torch.Tensor:
