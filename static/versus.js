@@ -33,6 +33,9 @@
       this.frame.setAttribute("aria-label", text.title);
       this.frame.dataset.part = "versus";
       view.root.querySelector("[data-part=details]").after(this.frame);
+      this.key = node("span", "line rival", text.b);
+      this.key.hidden = true;
+      view.part.plainKey.before(this.key);
     }
 
     restart() {
@@ -45,7 +48,7 @@
     draw(cursor) {
       const { trace, panes, root } = this.view;
       const { lookup, rival, plain } = trace;
-      this.pane.hidden = this.frame.hidden = !rival;
+      this.pane.hidden = this.frame.hidden = this.key.hidden = !rival;
       root.classList.toggle("with-rival", Boolean(rival));
       setText(this.title, rival ? text.a : words.fixedTexts.lookupTitle);
       if (!rival) return;

@@ -20,7 +20,10 @@
       this.ghosts.dataset.part = "ghosts";
       const label = node("label", "check");
       label.append(this.ghosts, node("span", "", text.ghosts));
-      this.ghosts.addEventListener("change", () => this.root.classList.toggle("with-ghosts", this.ghosts.checked));
+      this.ghosts.addEventListener("change", () => {
+        this.root.classList.toggle("with-ghosts", this.ghosts.checked);
+        this.view.draw();
+      });
       bar.append(label);
       this.root.querySelector(".panes").before(bar);
       this.tip = node("div", "tip");
@@ -30,7 +33,7 @@
       const panes = this.root.querySelector(".panes");
       panes.addEventListener("pointerover", (event) => this.#tell(event.target));
       panes.addEventListener("pointerleave", () => this.#tell(null));
-      panes.addEventListener("scroll", () => this.#tell(null), true);
+      panes.addEventListener("scroll", (event) => event.target.contains(this.told) && this.#tell(null), true);
     }
 
     restart() {
@@ -40,8 +43,10 @@
 
     draw() {
       const { panes, trace } = this.view;
-      this.#dress(panes.lookup, trace.lookup);
-      if (panes.rival) this.#dress(panes.rival, trace.rival);
+      if (this.ghosts.checked) {
+        this.#dress(panes.lookup, trace.lookup);
+        if (panes.rival) this.#dress(panes.rival, trace.rival);
+      }
       if (this.inTokens) for (const pane of Object.values(panes)) this.#mark(pane);
     }
 
@@ -60,7 +65,7 @@
       return this.done.get(pane);
     }
 
-    // A rejected draft stands before the token that came instead of it.
+    // A rejected draft stands before the token that came instead of it, in an element without text.
     #dress(pane, lane) {
       if (!lane) return;
       const progress = this.#progress(pane);
@@ -69,7 +74,10 @@
         const span = pane.spans[first + copied];
         if (copied >= draft.length || !span || copied >= event.kept.length) continue;
         const ghost = event.draft_pieces.slice(copied).map((piece) => (piece === "" ? "" : visible(piece))).join("").replaceAll("␣", " ");
-        span.dataset.ghost = ghost.length > LONGEST_GHOST ? ghost.slice(0, LONGEST_GHOST) + "…" : ghost;
+        const place = node("span", "ghost");
+        place.dataset.ghost = ghost.length > LONGEST_GHOST ? ghost.slice(0, LONGEST_GHOST) + "…" : ghost;
+        place.setAttribute("aria-hidden", "true");
+        span.before(place);
       }
     }
 
@@ -96,6 +104,7 @@
       const at = this.inTokens && target ? Pane.at(target) : null;
       const pane = at === null ? null : Object.entries(this.view.panes).find(([, pane]) => pane.element.contains(target));
       this.tip.hidden = !pane;
+      this.told = pane ? target : null;
       if (!pane) return;
       setText(this.tip, this.#about(pane[0], at));
       const span = pane[1].spans[at].getClientRects()[0] ?? pane[1].spans[at].getBoundingClientRect();

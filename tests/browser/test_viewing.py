@@ -27,8 +27,9 @@ COPY_ALL = """() => {
 def ghosts(view: View) -> dict[int, str]:
     """What stands before a token on screen, by the token's place."""
     found = view.part("lookup").evaluate(
-        """e => [...e.querySelectorAll('.token')].map(t =>
-             [+t.dataset.at, getComputedStyle(t, '::before').content]).filter(([, c]) => c !== 'none')"""
+        """e => [...e.querySelectorAll('.ghost')].map(g =>
+             [+g.nextSibling.dataset.at, getComputedStyle(g, '::before').content])
+             .filter(([, content]) => content !== 'none')"""
     )
     return {at: content.split('"')[1] for at, content in found}
 
