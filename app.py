@@ -117,6 +117,11 @@ class Words:
     policy = "Of several equal matches, copy"
     policies = {"recent": "the most recent", "oldest": "the oldest"}
     system = "System prompt (optional)"
+    adaptive = "Drafts only as long as they pay"
+    adaptive_info = (
+        "k is then the longest draft. What passes cost here was measured, how often drafts stand is "
+        "learned from the text; where nothing is copied, decoding stays plain."
+    )
     strict = "Strict mode"
     strict_info = (
         "Every pass runs k + 1 positions, so that half precision is exact too. It costs: a pass "
@@ -139,6 +144,7 @@ class Words:
     rival_n_min = "B: shortest match"
     rival_k = "B: draft length (k)"
     rival_policy = "B: of equal matches, copy"
+    rival_adaptive = "B: drafts only as long as they pay"
     file_to_prompt = "Add a text file"
     file_to_reference = "Use a text file"
     share = "Link to this"
@@ -384,6 +390,7 @@ def build(slot: Slot, examples: Path = STATIC / "examples") -> gr.Blocks:
         max_new_tokens: int,
         chat: bool,
         plain: bool,
+        adaptive: bool,
         strict: bool,
         temperature: float,
         top_k: int,
@@ -394,8 +401,11 @@ def build(slot: Slot, examples: Path = STATIC / "examples") -> gr.Blocks:
         rival_n_min: int,
         rival_k: int,
         rival_policy: str,
+        rival_adaptive: bool,
     ) -> Request:
-        second = Rival(_whole(rival_n_max), _whole(rival_n_min), _whole(rival_k), rival_policy)
+        second = Rival(
+            _whole(rival_n_max), _whole(rival_n_min), _whole(rival_k), rival_policy, rival_adaptive
+        )
         return Request(
             prompt=prompt or "",
             answer_prefix=answer_prefix or "",
@@ -407,6 +417,7 @@ def build(slot: Slot, examples: Path = STATIC / "examples") -> gr.Blocks:
             k=_whole(k),
             policy=policy,
             max_new_tokens=_whole(max_new_tokens),
+            adaptive=adaptive,
             strict=strict,
             temperature=0.0 if temperature is None else temperature,
             top_k=_whole(top_k),
@@ -539,6 +550,9 @@ def build(slot: Slot, examples: Path = STATIC / "examples") -> gr.Blocks:
                     )
                     chat = gr.Checkbox(first["chat"], label=Words.chat, info=Words.chat_info)
                     system = gr.Textbox(label=Words.system, lines=2, max_lines=6, elem_id="system")
+                    adaptive = gr.Checkbox(
+                        False, label=Words.adaptive, info=Words.adaptive_info
+                    )
                     strict = gr.Checkbox(False, label=Words.strict, info=Words.strict_info)
                 with gr.Accordion(Words.rival_title, open=False):
                     rival = gr.Checkbox(False, label=Words.rival, elem_id="rival")
@@ -546,6 +560,7 @@ def build(slot: Slot, examples: Path = STATIC / "examples") -> gr.Blocks:
                     rival_n_min = _slider("rival_n_min", Words.rival_n_min)
                     rival_k = _slider("rival_k", Words.rival_k)
                     rival_policy = gr.Dropdown(policies, value="recent", label=Words.rival_policy)
+                    rival_adaptive = gr.Checkbox(False, label=Words.rival_adaptive)
                 with gr.Accordion(Words.sampling, open=False):
                     temperature = gr.Slider(
                         0, 2, 0, step=0.05, label=Words.temperature, info=Words.temperature_info
@@ -586,6 +601,7 @@ def build(slot: Slot, examples: Path = STATIC / "examples") -> gr.Blocks:
                     "max_new_tokens": max_new_tokens,
                     "chat": chat,
                     "plain": plain,
+                    "adaptive": adaptive,
                     "strict": strict,
                     "temperature": temperature,
                     "top_k": top_k,
@@ -596,6 +612,7 @@ def build(slot: Slot, examples: Path = STATIC / "examples") -> gr.Blocks:
                     "rival_n_min": rival_n_min,
                     "rival_k": rival_k,
                     "rival_policy": rival_policy,
+                    "rival_adaptive": rival_adaptive,
                 }
             with gr.Column(scale=4, min_width=320, elem_id="lens"):
                 with gr.Row(elem_id="shown"):

@@ -30,13 +30,13 @@ def streamed(slot: Slot, request: Request) -> str:
 
 def test_every_field_reaches_the_ask_and_the_settings() -> None:
     request = Request(
-        "p", "begun", False, "sys", "ref", 5, 2, 7, "oldest", 9, True, 0.7, 40, 0.9, 3
+        "p", "begun", False, "sys", "ref", 5, 2, 7, "oldest", True, 9, True, 0.7, 40, 0.9, 3
     )
     ask, settings = request.ask(), request.settings()
     assert (ask.prompt, ask.answer_prefix, ask.chat) == ("p", "begun", False)
     assert (ask.system, ask.reference) == ("sys", "ref")
     assert (settings.n_max, settings.n_min, settings.k, settings.policy) == (5, 2, 7, "oldest")
-    assert (settings.max_new_tokens, settings.fixed_width) == (9, 8)
+    assert (settings.adaptive, settings.max_new_tokens, settings.fixed_width) == (True, 9, 8)
     sampling = settings.sampling
     assert (sampling.temperature, sampling.top_k, sampling.top_p, sampling.seed) == (0.7, 40, 0.9, 3)
 
