@@ -2,7 +2,7 @@
 (function (lens) {
   "use strict";
 
-  const { node, setText, words, ticks, whole, Chart, Table, decodePasses } = lens;
+  const { node, setText, words, ticks, whole, Chart, Table, decodePasses, emptiness } = lens;
   const text = words.explore.drafts;
 
   class Drafts {
@@ -20,11 +20,11 @@
       this.columns = columns;
     }
 
-    draw({ main, lookup }) {
-      const passes = decodePasses(lookup);
+    draw(trace) {
+      const passes = decodePasses(trace.lookup);
       const any = passes.length > 0;
       this.outcomes.hidden = this.columns.hidden = !any;
-      if (!any) return setText(this.lead, main ? (lookup ? text.none : words.explore.noLookup) : words.explore.noRun);
+      if (!any) return setText(this.lead, emptiness(trace));
       this.#outcomes(passes);
       this.#acceptance(passes.filter((p) => p.draft.length > 0));
       this.#kept(passes);

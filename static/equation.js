@@ -3,7 +3,7 @@
   "use strict";
 
   const { node, setText, words, numbers, speedup, button, Figures, Slider, Chart, Table, Grams, textCopyRate, settingsOf } = lens;
-  const { relativeCosts, passRatio, timeRatio, passesOf } = lens;
+  const { relativeCosts, passRatio, timeRatio, passesOf, emptiness } = lens;
   const text = words.explore.equation;
   const CURVES = [1.5, 2, 3, 5, 8, 12];
   const WORKED = { tokens: 1000, f: 0.7, L: 8 };
@@ -33,7 +33,7 @@
     }
 
     draw(trace) {
-      const { main, lookup, plain } = trace;
+      const { lookup, plain } = trace;
       this.lane = lookup;
       const has = lookup && lookup.ids.length > 1;
       if (trace !== this.trace) this.asked = null;
@@ -43,7 +43,7 @@
         this.run = null;
         for (const name of Object.keys(text.figures)) this.figures.set(name, words.headline.none);
         for (const line of [this.reason, this.sums, this.rate]) setText(line, "");
-        setText(this.reason, main ? words.explore.noLookup : words.explore.noRun);
+        setText(this.reason, emptiness(trace));
       } else {
         const n = numbers(lookup, lookup.passes.length);
         this.run = { tokens: n.tokens, f: n.copyRate, L: n.copyLength ?? 1 };

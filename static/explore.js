@@ -126,6 +126,11 @@
     }
   }
 
+  // Why a panel has nothing to show of a trace.
+  function emptiness({ main, lookup }) {
+    return !main ? text.noRun : !lookup ? text.noLookup : text.tooEarly;
+  }
+
   const ids = new WeakMap();
   let traces = 0;
 
@@ -134,5 +139,5 @@
     return ids.get(trace);
   }
 
-  Object.assign(lens, { Explore });
+  Object.assign(lens, { Explore, emptiness });
 })((globalThis.pldLens ??= {}));

@@ -2,7 +2,7 @@
 (function (lens) {
   "use strict";
 
-  const { node, setText, words, ticks, whole, Chart, Table, byWidth, secondsOf, decodePasses, median, settingsOf } = lens;
+  const { node, setText, words, ticks, whole, Chart, Table, byWidth, secondsOf, decodePasses, median, settingsOf, emptiness } = lens;
   const text = words.explore.positions;
   const REACH = 14; // px to a dot that is meant
 
@@ -27,14 +27,15 @@
       });
     }
 
-    draw({ main, lookup, plain }) {
+    draw(trace) {
+      const { lookup, plain } = trace;
       this.lane = lookup;
       this.chart = this.ring = null;
       const passes = decodePasses(lookup);
       if (passes.length === 0) {
         this.plot.replaceChildren();
         this.plot.removeAttribute("role");
-        setText(this.title, main ? words.explore.noLookup : words.explore.noRun);
+        setText(this.title, emptiness(trace));
         return setText(this.note, "");
       }
       const plainPasses = decodePasses(plain);

@@ -4,7 +4,7 @@
   "use strict";
 
   const { node, setText, words, ticks, whole, button, Figures, Slider, Switch, Chart, Table, Grams, Costs, scroller } = lens;
-  const { settingsOf, canReplay, areCosts, replay, countReplay, decodePasses } = lens;
+  const { settingsOf, canReplay, areCosts, replay, countReplay, decodePasses, emptiness } = lens;
   const text = words.explore.whatIf;
   const LENGTHS = [1, 2, 3, 4, 5, 6, 8];
   const DRAFTS = [1, 2, 4, 6, 8, 10, 12, 16, 20, 32];
@@ -46,13 +46,13 @@
     }
 
     draw(trace) {
-      const { main, lookup, plain } = trace;
+      const { lookup, plain } = trace;
       const ready = lookup && lookup.ids.length > 1 && canReplay(lookup);
       this.columns.hidden = this.mapBody.hidden = !ready;
       this.work += 1;
       if (!ready) {
         this.trace = null;
-        return setText(this.lead, !main ? words.explore.noRun : !lookup ? words.explore.noLookup : lookup.ids.length > 1 ? text.otherLookup : text.tooShort);
+        return setText(this.lead, lookup?.ids.length > 1 ? text.otherLookup : emptiness(trace));
       }
       setText(this.lead, text.lead);
       const other = this.trace !== trace;

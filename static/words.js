@@ -115,7 +115,7 @@
         `copy rate f ${percent(n.copyRate)}`,
         n.copyLength === null ? null : `L ${fixed(n.copyLength, 2)} tokens per copy pass`,
         n.drafted ? `${count(n.accepted)} of ${count(n.drafted)} draft tokens accepted (${percent(n.accepted / n.drafted)})` : "nothing drafted",
-        `${count(n.unmatched)} of ${plural(n.passes, "pass", "passes")} without a match`,
+        n.passes > 1 ? `${count(n.unmatched)} of ${plural(n.passes - 1, "pass", "passes")} after the prefill without a match` : null,
         `prefill ${duration(prefill)}, not in the speed-up`,
       ].filter(Boolean),
     run: ({ model, device, hardware, dtype, created }) => [model, dtype, hardware || device, moment(created)].filter(Boolean).join(" · "),
@@ -200,6 +200,7 @@
       tabs: "Look closer",
       table: "The numbers as a table",
       noRun: "No run yet.",
+      tooEarly: "There is no pass after the prefill.",
       noLookup: "This run is plain decoding alone; there is no lookup to look into.",
       names: {
         whatIf: "What if",
@@ -298,7 +299,6 @@
       },
 
       drafts: {
-        none: "This run ended with its first token: nothing could be drafted.",
         lead: ({ none }, passes) =>
           none === passes
             ? "No pass of this run found a match: lookup had nothing to copy from."
@@ -330,7 +330,6 @@
 
       whatIf: {
         lead: "Other lookup settings on this very text. The model’s choices are recorded, so every draft is kept or cut exactly as it would have been: counted, without the model.",
-        tooShort: "This run has one token alone: there is nothing to replay yet.",
         otherLookup: "This run used a lookup that cannot be replayed here.",
         n_max: "Longest match, n",
         n_min: "Shortest match",

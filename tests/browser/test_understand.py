@@ -198,6 +198,9 @@ def test_a_run_without_lookup_or_without_a_match_is_said(view: View, slot: Scrip
     view.load("".join(lines(lane(tokens_of("a b"), tokens_of(" c d"), "plain"))))
     for name in PANELS[:4]:
         expect(panel(view, name)).to_contain_text("plain decoding alone")
+    view.load("".join(lines(lane(tokens_of("a b"), tokens_of(" c")))))
+    for name in PANELS[:4]:
+        expect(panel(view, name)).to_contain_text("There is no pass after the prefill.")
     view.run(slot, "a b", tokens_of(" c d e"))
     expect(panel(view, "drafts")).to_contain_text("No pass of this run found a match")
     expect(panel(view, "whatIf")).to_contain_text("each one equal")
