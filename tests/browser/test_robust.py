@@ -112,7 +112,7 @@ def test_a_slow_pass_is_no_lost_connection(view: View, slot: ScriptedSlot) -> No
     asked: list[str] = []
     view.start(slot, "nothing of it", LONG)
     view.page.on("request", lambda request: asked.append(request.url))
-    while sum(url.endswith("/app_id") for url in asked) < 3:
+    while sum(url.endswith("/app_id") for url in asked) < 2:
         view.page.wait_for_timeout(200)
     expect(view.part("lookupState")).to_have_text("running")
     slot.gate.set()
