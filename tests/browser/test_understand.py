@@ -226,6 +226,10 @@ def test_the_tour_does_one_pass_a_press(story: View) -> None:
     expect(card).to_be_hidden()
     body.get_by_role("button", name="Show me").click()
     expect(card).to_be_visible()
+    # the view draws once a frame
+    story.page.evaluate(
+        "() => new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))"
+    )
     at = int(story.part("range").input_value())
     for step, name in enumerate(("Match", "Draft", "Check in one pass", "Keep, plus one"), 1):
         expect(card.locator("h2")).to_have_text(name)
