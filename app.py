@@ -29,15 +29,15 @@ from typing import Any, Iterator
 import gradio as gr
 import plotly
 
-from pld_core import links
+from pld_core import links, trace
 from pld_core.configuration import configurations
-from pld_core.events import End, EventError, Pass, Prefill, Start, dumps, read
+from pld_core.events import dumps
 from pld_core.links import RANGES
 from pld_core.lookup import POLICIES
 from pld_core.gallery import summary
 from pld_core.serving import Request, RequestError, Rival, Slot
 from pld_core.settings import Settings
-from pld_core.trace import TraceError
+from pld_core.trace import TraceError, endings
 
 STATIC = Path(__file__).resolve().parent / "static"
 PLOTLY = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
@@ -285,25 +285,13 @@ class Sentence(gr.HTML):
         return {"type": "string"}
 
 
-def completed(stream: str, reason: str, message: str = "") -> str:
+def completed(stream: str, reason: str) -> str:
     """The stream with an `end` for every lane that lacks one."""
-    open_lanes: dict[str, list[int]] = {}
     try:
-        for event in read(stream.splitlines()):
-            if isinstance(event, Start):
-                open_lanes[event.lane] = [0, 0]
-            elif isinstance(event, End):
-                open_lanes.pop(event.lane, None)
-            elif isinstance(event, (Prefill, Pass)) and event.lane in open_lanes:
-                open_lanes[event.lane][0] += len(event.kept)
-                open_lanes[event.lane][1] += 1
-    except EventError:
+        ends = endings(trace.read(stream.splitlines()), reason)
+    except TraceError:
         return stream
-    ends = [
-        dumps(End(lane=lane, reason=reason, tokens=tokens, passes=passes, message=message))
-        for lane, (tokens, passes) in open_lanes.items()
-    ]
-    return stream + "".join(f"{line}\n" for line in ends)
+    return stream + "".join(f"{dumps(end)}\n" for end in ends)
 
 
 def recordings(folder: Path) -> dict[str, Path]:

@@ -338,17 +338,6 @@
     }
   }
 
-  // The tokens of a lane that a pane has not drawn yet.
-  function newTokens(pane, lane, kind) {
-    const tokens = [];
-    for (let i = pane.spans.length; i < lane.ids.length; i++) {
-      const pass = lane.passOf[i];
-      const own = kind ?? `${lane.isCopied(i) ? "copied" : "own"} ${pass % 2 ? "odd" : "even"}${lane.passes[pass].first === i ? " first" : ""}`;
-      tokens.push({ piece: lane.pieces[i], kind: own });
-    }
-    return tokens;
-  }
-
   // The colours of the style sheet as plain rgb, also where the system forces its own.
   function paint(root) {
     const probe = root.appendChild(lens.node("span", "probe"));
