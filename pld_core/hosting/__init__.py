@@ -1,0 +1,1 @@
+"""What serving strangers takes: limits, a line to wait in, the doors that are open."""
