@@ -17,3 +17,15 @@ def agreement(draft: Sequence[int], choices: Sequence[int]) -> int:
         if drafted != chosen:
             return accepted
     return len(draft)
+
+
+def walk(draft: Sequence[int], parents: Sequence[int], choices: Sequence[int]) -> list[int]:
+    """The nodes of a tree that stand, from the root down: at each the same one comparison, with
+    the target's choice after it. choices [1 + k']: after the root, then after each node."""
+    at = -1
+    nodes: list[int] = []
+    for node, (token, parent) in enumerate(zip(draft, parents)):
+        if parent == at and token == choices[1 + at]:
+            nodes.append(node)
+            at = node
+    return nodes

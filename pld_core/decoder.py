@@ -6,7 +6,7 @@ from dataclasses import replace
 from time import perf_counter
 from typing import Callable, Iterator, Sequence
 
-from pld_core import accept
+from pld_core import accept, tree
 from pld_core.ends import Ends
 from pld_core.events import Candidate, End, Event, Pass, Prefill, Seconds, Start
 from pld_core.lookup import Draft, Lookup
@@ -44,7 +44,8 @@ def decode(
     """Yields `start`, then one event per forward pass as it happens, then `End`.
 
     The target checks every draft, so a lookup, even a hostile one, cannot change the text:
-    ids outside the vocabulary and tokens beyond the room that is left are cut off its draft.
+    ids outside the vocabulary and tokens beyond the room that is left are cut off its draft; of a
+    tree that the target cannot check at once the first branch is drafted.
     Time is taken inside, never around a `yield`. Raises PromptError before the first event;
     an error of the target ends the stream with reason "error" and is raised after it.
     """
@@ -95,26 +96,39 @@ class _Lane:
         self.lookup.extend(newest)
         draft = self.draft()
         looked = self.clock()
-        scores = self.target.forward([newest[-1], *draft.tokens])
-        forwarded = self.clock()
-        agreed = accept.agreement(draft.tokens, scores.choices)
-        previews = self.text.preview(draft.tokens)
-        kept, pieces, reason = self.keep([*draft.tokens[:agreed], scores.choices[agreed]])
+        tokens = [newest[-1], *draft.tokens]
+        if draft.parents:
+            scores = self.target.forward(tokens, draft.parents)
+            forwarded = self.clock()
+            path = accept.walk(draft.tokens, draft.parents, scores.choices)
+            scores = scores.along([0, *(1 + node for node in path)])
+        else:
+            scores = self.target.forward(tokens)
+            forwarded = self.clock()
+            path = list(range(accept.agreement(draft.tokens, scores.choices)))
+        agreed = len(path)
+        previews = self.previews(draft)
+        kept, pieces, reason = self.keep(
+            [*(draft.tokens[node] for node in path), scores.choices[agreed]]
+        )
         # the cache holds all but the newest token, as after a plain pass
-        self.target.commit(len(kept))
+        if draft.parents:
+            self.target.commit(len(kept), [1 + node for node in path])
+        else:
+            self.target.commit(len(kept))
         accepted = self.clock()
         own = len(kept) > agreed
-        rejected = own and agreed < len(draft.tokens)
-        wanted = self.candidates(scores, agreed) if rejected else []
+        path = path[: len(kept)]
+        wanted = self.candidates(scores, agreed) if own and draft.after(path) else []
         probabilities, margins = scores.kept(len(kept))
         recorded = self.clock()
         event = Pass(
             lane=self.name,
             index=self.passes,
-            match=draft.match,
+            match=draft.match_of(path),
             draft=draft.tokens,
             draft_pieces=previews,
-            accepted=min(agreed, len(kept)),
+            accepted=len(path),
             bonus=kept[-1] if own else None,
             kept=kept,
             pieces=pieces,
@@ -127,6 +141,9 @@ class _Lane:
             probabilities=probabilities,
             margins=margins,
             wanted=wanted,
+            parents=draft.parents,
+            branches=draft.branches,
+            path=path if draft.parents else [],
         )
         return event, reason
 
@@ -135,12 +152,39 @@ class _Lane:
         if longest < 1:
             return Draft()
         draft = self.lookup.propose(longest)
+        if draft.parents:
+            draft = self.tree(draft, longest)
+        if draft.parents:
+            return draft
         tokens = draft.tokens[:longest]
         for place, token in enumerate(tokens):
             if not 0 <= token < self.target.vocabulary:
                 tokens = tokens[:place]
                 break
         return replace(draft, tokens=tokens) if tokens else Draft(gain=draft.gain)
+
+    def tree(self, draft: Draft, longest: int) -> Draft:
+        """The tree as far as it can be checked here; a chain where that is none."""
+        most = min(max(tree.NODES, longest), self.target.room - 1)
+        draft = draft.only(
+            lambda node, depth: node < most
+            and depth <= longest
+            and 0 <= draft.tokens[node] < self.target.vocabulary
+        )
+        if not getattr(self.target, "trees", False):
+            return draft.chain(0)
+        return draft.chain(-1) if tree.is_chain(draft.parents) else draft
+
+    def previews(self, draft: Draft) -> list[str]:
+        """The text of every draft token, behind those that it follows."""
+        if not draft.parents:
+            return self.text.preview(draft.tokens)
+        pieces: dict[int, str] = {}
+        for branch in draft.branches:
+            nodes = tree.path(draft.parents, branch.leaf)
+            shown = self.text.preview([draft.tokens[node] for node in nodes])
+            pieces = {**dict(zip(nodes, shown)), **pieces}
+        return [pieces[node] for node in range(len(draft.tokens))]
 
     def keep(self, tokens: Sequence[int]) -> tuple[list[int], list[str], str | None]:
         """Keeps tokens up to the one that ends the answer."""

@@ -17,6 +17,8 @@ from dataclasses import asdict, dataclass, field, fields
 from functools import cache
 from typing import Any, ClassVar, Iterable, Iterator, get_args, get_origin, get_type_hints
 
+from pld_core import tree
+
 VERSION = 1
 _DEEPEST = 20  # levels of objects in the free-form fields
 REGIONS = ("prompt", "output", "reference")
@@ -56,6 +58,15 @@ class Match:
             raise EventError("A match needs a start >= 0 and a length >= 1.")
         if self.region not in REGIONS:
             raise EventError(f"A match's region is one of {', '.join(REGIONS)}.")
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """One continuation in a tree of drafts: the draft tokens from a first one down to node
+    `leaf`, copied from behind `match`."""
+
+    leaf: int
+    match: Match
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,12 +139,20 @@ class Pass:
 
     `draft` [k'] was copied from behind `match`; its first `accepted` tokens stand, then comes
     `bonus`, the target's own token, unless the answer ended inside the accepted ones (then
-    null). `kept` = draft[:accepted] + [bonus]. `pieces` [len(kept)] are texts that never split
-    a character: a token that completes none has the piece "". `gain` says why the draft is as
-    long as it is, where that was chosen: the expected tokens per second over those of a plain
-    pass; 1.0 without a draft when none was expected to pay. `probabilities` and `margins`
-    (top-1 minus top-2 logit) belong to the kept tokens; `wanted` lists the target's favourites
-    where it rejected the draft.
+    null). `kept` = draft[:accepted] + [bonus].
+
+    Where several continuations were checked at once, `draft` holds the nodes of their tree:
+    `parents` [k'] is the index of each one's parent, which stands before it, and -1 for a child
+    of the context's newest token. `branches` says where each continuation was copied from, and
+    `match` is that of the kept one (of the first, where none was kept); `path` [accepted] lists
+    the kept nodes, so kept = draft[path] + [bonus]. All three are empty for a chain, in which
+    each token is the child of the one before, and are then not written.
+
+    `pieces` [len(kept)] are texts that never split a character: a token that completes none has
+    the piece "". `gain` says why the draft is as long as it is, where that was chosen: the
+    expected tokens per second over those of a plain pass; 1.0 without a draft when none was
+    expected to pay. `probabilities` and `margins` (top-1 minus top-2 logit) belong to the kept
+    tokens; `wanted` lists the target's favourites where it rejected the draft.
     """
 
     type: ClassVar[str] = "pass"
@@ -153,13 +172,17 @@ class Pass:
     margins: list[float] = field(default_factory=list)
     wanted: list[Candidate] = field(default_factory=list)
     gain: float | None = None
+    parents: list[int] = field(default_factory=list)
+    branches: list[Branch] = field(default_factory=list)
+    path: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         _check_kept(self)
         own = [] if self.bonus is None else [self.bonus]
         if not 0 <= self.accepted <= len(self.draft):
             raise EventError("A pass cannot accept more tokens than were drafted.")
-        if self.kept != self.draft[: self.accepted] + own:
+        _check_tree(self)
+        if self.kept != [self.draft[node] for node in self.accepted_nodes] + own:
             raise EventError("A pass keeps its accepted draft tokens and then its bonus token.")
         if self.match is not None and not self.draft:
             raise EventError("A match comes with its draft.")
@@ -167,6 +190,37 @@ class Pass:
             raise EventError("A pass has a different number of draft tokens and draft pieces.")
         if self.width < 1 + len(self.draft):
             raise EventError("A pass is at least as wide as its draft plus one.")
+
+    @property
+    def accepted_nodes(self) -> list[int]:
+        """The places in `draft` of the accepted tokens [accepted]."""
+        return self.path if self.parents else list(range(self.accepted))
+
+    @property
+    def continuations(self) -> list[tuple[Match, list[int]]]:
+        """Each continuation that was copied: its match and its tokens."""
+        if not self.parents:
+            return [] if self.match is None else [(self.match, self.draft)]
+        paths = [tree.path(self.parents, branch.leaf) for branch in self.branches]
+        drafts = [[self.draft[node] for node in path] for path in paths]
+        return [(branch.match, draft) for branch, draft in zip(self.branches, drafts)]
+
+    @property
+    def refused(self) -> list[int]:
+        """The drafted tokens behind the last accepted one, none of which the target chose."""
+        if not self.parents:
+            return self.draft[self.accepted :][:1]
+        last = self.path[-1] if self.path else -1
+        return [token for token, parent in zip(self.draft, self.parents) if parent == last]
+
+    @property
+    def line(self) -> list[int]:
+        """The places in `draft` of the continuation that was kept, from its first token to its
+        last: of the first one, where none was kept. A chain's draft has no other."""
+        if not self.parents:
+            return list(range(len(self.draft)))
+        leaves = [branch.leaf for branch in self.branches]
+        return tree.path(self.parents, leaves[tree.kept(self.parents, leaves, self.path)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,10 +283,40 @@ def _check_kept(event: Prefill | Pass) -> None:
             raise EventError(f"A pass has {name} for some of its kept tokens only.")
 
 
+def _check_tree(event: Pass) -> None:
+    parents = event.parents
+    if not parents:
+        if event.path or event.branches:
+            raise EventError("A chain has no branches and no path.")
+        return
+    if len(parents) != len(event.draft):
+        raise EventError("A pass has a different number of draft tokens and parents.")
+    if not all(-1 <= parent < node for node, parent in enumerate(parents)):
+        raise EventError("A draft token stands before its parent.")
+    if len(event.path) != event.accepted:
+        raise EventError("A pass accepts the draft tokens of its path.")
+    if not all(0 <= node < len(parents) for node in event.path):
+        raise EventError("The path of a pass leaves its draft.")
+    if [parents[node] for node in event.path] != [-1, *event.path][: event.accepted]:
+        raise EventError("The path of a pass goes from each draft token to a child of it.")
+    if not 1 <= len(event.branches) <= tree.BRANCHES:
+        raise EventError(f"A tree has from 1 to {tree.BRANCHES} branches.")
+    leaves = [branch.leaf for branch in event.branches]
+    if not all(0 <= leaf < len(parents) for leaf in leaves):
+        raise EventError("A branch ends outside its draft.")
+    if len(tree.on_branches(parents, leaves)) < len(parents):
+        raise EventError("A draft token stands on no branch.")
+    if event.match != event.branches[tree.kept(parents, leaves, event.path)].match:
+        raise EventError("The match of a pass is that of the branch it kept.")
+
+
 def dumps(event: Event) -> str:
     """One JSON line without its newline. Every character outside ASCII is escaped, so no
     line separator hides in it; lone surrogates survive."""
     data = {"v": VERSION, "type": event.type, **asdict(event)}
+    if isinstance(event, Pass) and not event.parents:
+        for name in ("parents", "branches", "path"):
+            del data[name]
     return json.dumps(data, separators=(",", ":"), allow_nan=False)
 
 

@@ -6,6 +6,7 @@ import math
 from dataclasses import asdict, dataclass, field, fields, replace
 
 from pld_core.cost import PassCost
+from pld_core.tree import BRANCHES
 
 POLICIES = ("recent", "oldest")
 SEARCHES = ("context", "prompt")
@@ -89,7 +90,8 @@ class Settings:
     so many positions over a cache of fixed length, so that a position's numbers do not depend
     on the draft and half precision is exact too; 0 runs 1 + draft positions. adaptive: drafts
     are cut to the length that is expected to pay, by pass_seconds, pairs (width, seconds of a
-    pass) as measured on the device; see PassCost.
+    pass) as measured on the device; see PassCost. branches: up to so many continuations are
+    drafted at once, as a tree whose first branch is the draft of a chain; 1 is a chain.
     """
 
     n_max: int = 3
@@ -104,6 +106,7 @@ class Settings:
     fixed_width: int = 0
     adaptive: bool = False
     pass_seconds: tuple[tuple[int, float], ...] = ()
+    branches: int = 1
 
     def __post_init__(self) -> None:
         _whole("n_max", self.n_max, 1, 64)
@@ -111,6 +114,7 @@ class Settings:
         _whole("k", self.k, 0, 512)
         _whole("max_new_tokens", self.max_new_tokens, 1, 1_000_000)
         _whole("fixed_width", self.fixed_width, 0, 1024)
+        _whole("branches", self.branches, 1, BRANCHES)
         if 0 < self.fixed_width <= self.k:
             raise SettingsError(
                 f"A fixed width of {self.fixed_width} has no room for drafts of {self.k} tokens."

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Iterable, Iterator
 
 from pld_core import theory
-from pld_core.events import Compared, End, Event, EventError, Pass, Prefill, Start
+from pld_core.events import Compared, End, Event, EventError, Match, Pass, Prefill, Start
 from pld_core.events import read as read_events
 
 
@@ -133,11 +133,13 @@ class Trace:
         for number, step in enumerate(self.passes, 2):
             if step.index != number:
                 yield f"Pass {number} is numbered {step.index}."
-            if step.match is not None:
-                yield from _match_laws(step, context, reference, len(self.start.prompt.ids))
+            for match, draft in step.continuations:
+                yield from _match_laws(
+                    step.index, match, draft, context, reference, len(self.start.prompt.ids)
+                )
             if step.bonus is None and step is not self.passes[-1]:
                 yield f"Pass {step.index} ends the answer, but it goes on."
-            if step.bonus is not None and step.bonus in step.draft[step.accepted :][:1]:
+            if step.bonus is not None and step.bonus in step.refused:
                 yield f"Pass {step.index} rejects a draft token that was right."
             context.extend(step.kept)
         if len(self.ids) != self.end.tokens:
@@ -150,21 +152,22 @@ class Trace:
             yield f"f*T/L + (1-f)*T is {predicted}, but there are {numbers.passes} passes."
 
 
-def _match_laws(step: Pass, context: list[int], reference: list[int], P: int) -> Iterator[str]:
-    match = step.match
+def _match_laws(
+    index: int, match: Match, draft: list[int], context: list[int], reference: list[int], P: int
+) -> Iterator[str]:
     place = reference if match.region == "reference" else context
     inside = match.start + match.n < len(place) + (match.region == "reference")
     if not inside:
-        yield f"Pass {step.index} matches outside its {match.region}."
+        yield f"Pass {index} matches outside its {match.region}."
         return
     if place[match.start : match.start + match.n] != context[-match.n :]:
-        yield f"Pass {step.index} matches an n-gram that is not the context's suffix."
+        yield f"Pass {index} matches an n-gram that is not the context's suffix."
     if match.region != "reference" and (match.region == "prompt") != (match.start < P):
-        yield f"Pass {step.index} calls its match's region {match.region}."
-    source = place if match.region == "reference" else [*context, *step.draft]
+        yield f"Pass {index} calls its match's region {match.region}."
+    source = place if match.region == "reference" else [*context, *draft]
     begin = match.start + match.n
-    if source[begin : begin + len(step.draft)] != step.draft:
-        yield f"Pass {step.index} drafts something else than what follows its match."
+    if source[begin : begin + len(draft)] != draft:
+        yield f"Pass {index} drafts something else than what follows its match."
 
 
 def text_copy_rate(prompt: list[int], output: list[int], n: int) -> float:

@@ -5,10 +5,10 @@ import itertools
 import random
 from dataclasses import dataclass, field
 
-from pld_core import trace
+from pld_core import trace, tree
 from pld_core.decoder import decode
-from pld_core.events import Prompt, Start
-from pld_core.lookup import build
+from pld_core.events import Branch, Match, Prompt, Start
+from pld_core.lookup import Draft, build
 from pld_core.settings import Settings
 from pld_core.text import Pieces, pieces_of
 
@@ -46,14 +46,14 @@ def brain(seed, letters=VOCABULARY, copying=0.8):
 @dataclass
 class ToyScores:
     choices: list
-
-    @property
-    def width(self):
-        return len(self.choices)
+    width: int
 
     def kept(self, rows):
         assert 1 <= rows <= len(self.choices)
         return [0.5] * rows, [1.0] * rows
+
+    def along(self, rows):
+        return ToyScores([self.choices[row] for row in rows], self.width)
 
     def favourites(self, row, count):
         assert 0 <= row < len(self.choices)
@@ -63,8 +63,11 @@ class ToyScores:
 class ToyTarget:
     """Checks the order of the calls and their bounds; `forwards` counts what it was asked."""
 
-    def __init__(self, choose, context_limit=None, vocabulary=VOCABULARY, fails_at=None):
+    def __init__(
+        self, choose, context_limit=None, vocabulary=VOCABULARY, fails_at=None, trees=True
+    ):
         self.vocabulary = vocabulary
+        self.trees = trees
         self.context_limit = context_limit
         self.cache = []
         self.forwards = []
@@ -80,32 +83,37 @@ class ToyTarget:
 
     def prefill(self, ids):
         assert self.cache == [] and self.forwards == []
-        return ToyScores(self._run(list(ids))[-1:])
+        return ToyScores(self._run(list(ids))[-1:], 1)
 
-    def forward(self, tokens):
+    def forward(self, tokens, parents=()):
         assert self._open is None, "a forward before the last one was committed"
         assert self.forwards, "a forward before the prefill"
         before = len(self.cache)
-        scores = ToyScores(self._run(list(tokens)))
+        scores = ToyScores(self._run(list(tokens), list(parents)), len(tokens))
         self._open = before, len(tokens)
         return scores
 
-    def commit(self, positions):
+    def commit(self, positions, rows=None):  # rows: those of a tree's accepted nodes
         before, width = self._open
         assert 1 <= positions <= width
-        del self.cache[before + positions :]
+        read = self.cache[before:]
+        rows = range(1, positions) if rows is None else rows[: positions - 1]
+        self.cache[before + 1 :] = [read[row] for row in rows]
+        assert len(self.cache) == before + positions
         self._open = None
 
-    def _run(self, tokens):
+    def _run(self, tokens, parents=()):
         assert 1 <= len(tokens) <= self.room
         assert all(type(token) is int and 0 <= token < self.vocabulary for token in tokens)
         self.forwards.append(len(tokens))
         if len(self.forwards) == self._fails_at:
             raise RuntimeError("out of memory")
-        choices = []
-        for token in tokens:
+        before, choices = list(self.cache), []
+        parents = parents or range(-1, len(tokens) - 1)
+        for row, token in enumerate(tokens):
+            above = tree.path([-1, *(parent + 1 for parent in parents)], row)
+            choices.append(self._choose(before + [tokens[node] for node in above]))
             self.cache.append(token)
-            choices.append(self._choose(self.cache))
         return choices
 
 
@@ -189,6 +197,50 @@ class Run:
     def trace(self, lookup=None):
         (lane,) = trace.lanes(self.events(lookup)).values()
         return lane
+
+
+class Trees:
+    """A lookup that drafts trees around the answer, which it knows: `right(k)` gives for each
+    branch how many of its tokens are right; what follows is wrong, or anything at all."""
+
+    def __init__(self, run, right, letters=VOCABULARY, seed=0):
+        self._whole = run.prompt + token_by_token(run.choose, run.prompt, max_new_tokens=90)[0]
+        self._random = random.Random(seed)
+        self._right, self._letters = right, letters
+        self._length = 0
+
+    def extend(self, tokens):
+        self._length += len(tokens)
+
+    def propose(self, k):
+        draft = Draft(match=NOWHERE)
+        truth = self._whole[self._length : self._length + k]
+        for right in self._right(k):
+            branch = truth[:right]
+            if right < len(truth):
+                branch.append((truth[right] + self._random.randint(1, 3)) % self._letters)
+            branch += [self._random.randrange(self._letters) for _ in range(k - len(branch))]
+            draft = grown(draft, branch)
+        return draft
+
+
+NOWHERE = Match(0, 1, "prompt")
+
+
+def grown(draft, branch, match=NOWHERE):
+    """The tree with one more branch, its shared beginning merged."""
+    tokens, parents, at = list(draft.tokens), list(draft.parents), -1
+    for token in branch:
+        below = [n for n, p in enumerate(parents) if p == at and tokens[n] == token]
+        if not below:
+            below = [len(tokens)]
+            tokens.append(token)
+            parents.append(at)
+        at = below[0]
+    if at < 0:
+        return draft
+    branches = [*draft.branches, Branch(at, match)]
+    return Draft(tokens, branches[0].match, 1, None, parents, branches)
 
 
 STOPS = ["#", "##", "###", "a#", "ab", "€", "€#", "b€", " ", "zz", "aa##"]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Sequence
 
+from pld_core import tree
+
 _UNKNOWN = -1  # equals no token: nothing is accepted beyond the recorded output
 
 
@@ -21,6 +23,9 @@ class RecordedScores:
     def favourites(self, row: int, count: int) -> list[tuple[int, float]]:
         return []
 
+    def along(self, rows: Sequence[int]) -> RecordedScores:
+        return RecordedScores([self.choices[row] for row in rows], self.width)
+
 
 class RecordedTarget:
     """Chooses the tokens of a recorded greedy output [T], one after the other; see Target.
@@ -30,6 +35,7 @@ class RecordedTarget:
     """
 
     vocabulary = 2**31
+    trees = True
 
     def __init__(self, output: Sequence[int], context_limit: int | None) -> None:
         self.context_limit = context_limit
@@ -47,11 +53,12 @@ class RecordedTarget:
         self._prompt, self._kept = len(ids), 1
         return RecordedScores(self._output[:1], len(ids))
 
-    def forward(self, tokens: Sequence[int]) -> RecordedScores:
+    def forward(self, tokens: Sequence[int], parents: Sequence[int] = ()) -> RecordedScores:
         known = self._output[self._kept : self._kept + len(tokens)]
-        return RecordedScores(
-            known + [_UNKNOWN] * (len(tokens) - len(known)), len(tokens)
-        )
+        known += [_UNKNOWN] * (len(tokens) - len(known))
+        if parents:  # at a node that was never walked to, any choice will do
+            known = [known[depth] for depth in (0, *tree.depths(parents))]
+        return RecordedScores(known, len(tokens))
 
-    def commit(self, positions: int) -> None:
+    def commit(self, positions: int, rows: Sequence[int] | None = None) -> None:
         self._kept += positions

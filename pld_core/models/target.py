@@ -20,6 +20,10 @@ class Scores(Protocol):
     def favourites(self, row: int, count: int) -> list[tuple[int, float]]:
         """The `count` likeliest (token, probability) after position `row`, best first."""
 
+    def along(self, rows: Sequence[int]) -> Scores:
+        """The scores of these positions alone, in this order: one way through a tree. Asked of
+        the scores of trees only."""
+
 
 class Target(Protocol):
     """A model with the cache of one sequence.
@@ -34,6 +38,9 @@ class Target(Protocol):
     context_limit: int | None
     """Positions the model has, None when there is no limit."""
 
+    trees: bool
+    """Whether `forward` takes trees; a target without this attribute takes none."""
+
     @property
     def room(self) -> int:
         """How many more positions can be forwarded."""
@@ -42,8 +49,16 @@ class Target(Protocol):
         """Run the prompt [P >= 1] from an empty cache. The scores are those of its last
         position alone (W = 1)."""
 
-    def forward(self, tokens: Sequence[int]) -> Scores:
-        """Run W <= room further positions; returns when the choices are on the host."""
+    def forward(self, tokens: Sequence[int], parents: Sequence[int] = ()) -> Scores:
+        """Run W <= room further positions; returns when the choices are on the host.
 
-    def commit(self, positions: int) -> None:
-        """Of the last forward's positions keep the first `positions`, forget the others."""
+        parents [W - 1], given for a tree alone: tokens[1:] are its nodes and tokens[0] is its
+        root, see pld_core.tree. A position then sees the context and the nodes above it, and
+        its place in the context is its depth.
+        """
+
+    def commit(self, positions: int, rows: Sequence[int] = ()) -> None:
+        """Of the last forward's positions keep the first `positions`, forget the others. After a
+        tree `rows` are the positions of its accepted nodes, one below the other: the first one
+        of all and the first `positions` - 1 of them are kept, and the cache is as if nothing
+        else had been read."""
