@@ -25,6 +25,7 @@ from transformers import (
     TopPLogitsWarper,
 )
 
+from pld_core import tree
 from pld_core.settings import Sampling, Settings
 
 MARGIN_LIMIT = 1e4
@@ -67,14 +68,28 @@ class Chooser:
             _processors(settings.sampling, prompt_length, limit, list(eos), device)
         )
 
-    def scores(self, logits: torch.Tensor, ids: Sequence[int]) -> ChosenScores:
-        """logits [W, V]; ids: the whole context up to and with the W forwarded tokens."""
+    def scores(
+        self, logits: torch.Tensor, ids: Sequence[int], parents: Sequence[int] = ()
+    ) -> ChosenScores:
+        """logits [W, V]; ids: the whole context up to and with the W forwarded tokens, of which
+        the last W - 1 are the nodes of a tree where there are `parents`."""
         logits = logits.float()  # exact, and on a CPU argmax over bfloat16 is five times slower
         if self._sampling.greedy and not self._processors:
             return ChosenScores(logits, logits.argmax(-1).tolist(), logits, logits)
         # one tensor for all rows, of which each sees its prefix
         context = torch.tensor([ids if self._processors else []], device=logits.device)
-        return _LazyScores(logits, len(ids), context, self._processed, self._noisy)
+        first = len(ids) - len(logits) + 1  # the position of the first row's choice
+        positions = range(first, first + len(logits))
+        if parents:
+            positions = [first + depth for depth in (0, *tree.depths(parents))]
+
+        def prefix(row: int) -> torch.Tensor:
+            if not parents or not self._processors:
+                return context[:, : first + row]
+            nodes = [first + node for node in tree.path(parents, row - 1)]
+            return torch.cat((context[:, :first], context[:, nodes]), 1)
+
+        return _LazyScores(logits, positions, prefix, self._processed, self._noisy)
 
     def _processed(self, logits: torch.Tensor, prefix: torch.Tensor) -> torch.Tensor:
         scores = logits[None]
@@ -125,6 +140,16 @@ class ChosenScores:
         # where no token is allowed, or the logits are no numbers, there is neither
         return probabilities.nan_to_num(0.0).tolist(), margins.nan_to_num(0.0).tolist()
 
+    def along(self, rows: Sequence[int]) -> ChosenScores:
+        def taken(of: Sequence) -> Sequence:
+            return of[rows] if isinstance(of, torch.Tensor) else [of[row] for row in rows]
+
+        chosen = ChosenScores(
+            taken(self.logits), taken(self.choices), taken(self._processed), taken(self._maximised)
+        )
+        chosen.width = self.width
+        return chosen
+
     def favourites(self, row: int, count: int) -> list[tuple[int, float]]:
         scores = self._processed[row].float()
         best = scores.topk(min(count, scores.shape[-1]))
@@ -134,13 +159,14 @@ class ChosenScores:
 
 
 class _LazyScores(ChosenScores):
-    """Chooses row by row, as far as somebody asks: behind a rejected token nobody does."""
+    """Chooses row by row, as far as somebody asks: behind a rejected token nobody does.
+    positions [W] are those of the rows' choices, prefix(row) [1, position] the ids before one."""
 
-    def __init__(self, logits, length, context, process, add_noise) -> None:
-        first = length - len(logits) + 1  # the position of the first row's choice
-        processed = _Lazy(len(logits), lambda i: process(logits[i], context[:, : first + i]))
-        maximised = _Lazy(len(logits), lambda i: add_noise(processed[i], first + i))
-        choices = _Lazy(len(logits), lambda i: int(maximised[i].argmax()))
+    def __init__(self, logits, positions, prefix, process, add_noise) -> None:
+        rows = len(logits)
+        processed = _Lazy(rows, lambda i: process(logits[i], prefix(i)))
+        maximised = _Lazy(rows, lambda i: add_noise(processed[i], positions[i]))
+        choices = _Lazy(rows, lambda i: int(maximised[i].argmax()))
         super().__init__(logits, choices, processed, maximised)
 
 

@@ -99,7 +99,7 @@ def test_every_count_along_every_branch_is_accepted_exactly():
                         return [min(right, k) if b == kept else 0 for b in range(branches)]
 
                     run = toy.Run(3, [1, 2, 3], Settings(k=k, max_new_tokens=24))
-                    lane = check(run, toy.Trees(run, counts, seed=right))
+                    lane = check(run, toy.Trees(toy.whole(run), counts, seed=right))
                     for step in lane.passes:
                         assert step.accepted >= min(right, len(step.line))
                         if step.parents:
@@ -113,7 +113,7 @@ def test_trees_end_where_the_answer_does():
     random_ = random.Random(1)
     reasons, cut = Counter(), Counter()
     for run in toy.runs("trees", 200):
-        lookup = toy.Trees(run, lambda k: random_.choices(range(k + 1), k=random_.randint(1, 4)))
+        lookup = toy.Trees(toy.whole(run), lambda k: random_.choices(range(k + 1), k=random_.randint(1, 4)))
         lane = check(run, lookup)
         reasons[lane.end.reason] += 1
         cut[lane.end.reason] += lane.passes[-1:] != [] and lane.passes[-1].bonus is None
@@ -207,7 +207,7 @@ def test_a_target_without_trees_is_given_the_first_branch_as_a_chain():
 
     run = toy.Run(4, [1, 2, 3], Settings(k=5, max_new_tokens=40))
     for right in range(6):
-        lookup = toy.Trees(run, lambda k, right=right: [min(right, k), k])
+        lookup = toy.Trees(toy.whole(run), lambda k, right=right: [min(right, k), k])
         (lane,) = trace.lanes(run.events(lookup, Bare(run.target()))).values()
         assert lane.ids == run.expected()[0]
         assert not any(step.parents for step in lane.passes)
@@ -336,8 +336,8 @@ def test_a_replay_walks_the_same_trees():
         def right(k, counts=counts):
             return [counts.randint(0, k) for _ in range(3)]
 
-        lane = run.trace(toy.Trees(run, right))
+        lane = run.trace(toy.Trees(toy.whole(run), right))
         counts.seed(run.seed)
-        again = what_if(lane, run.settings, toy.Trees(run, right))
+        again = what_if(lane, run.settings, toy.Trees(toy.whole(run), right))
         shown = [[(s.draft, s.parents, s.path, s.kept, s.match) for s in t.passes] for t in (lane, again)]
         assert shown[0] == shown[1]

@@ -200,11 +200,12 @@ class Run:
 
 
 class Trees:
-    """A lookup that drafts trees around the answer, which it knows: `right(k)` gives for each
-    branch how many of its tokens are right; what follows is wrong, or anything at all."""
+    """A lookup that drafts trees around the answer, which it knows, whole [P + T]: `right(k)`
+    gives for each branch how many of its tokens are right; the next is wrong, and then comes
+    anything at all."""
 
-    def __init__(self, run, right, letters=VOCABULARY, seed=0):
-        self._whole = run.prompt + token_by_token(run.choose, run.prompt, max_new_tokens=90)[0]
+    def __init__(self, whole, right, letters=VOCABULARY, seed=0):
+        self._whole = whole
         self._random = random.Random(seed)
         self._right, self._letters = right, letters
         self._length = 0
@@ -222,6 +223,11 @@ class Trees:
             branch += [self._random.randrange(self._letters) for _ in range(k - len(branch))]
             draft = grown(draft, branch)
         return draft
+
+
+def whole(run):
+    """The prompt and what follows it, however the answer ends."""
+    return run.prompt + token_by_token(run.choose, run.prompt, max_new_tokens=90)[0]
 
 
 NOWHERE = Match(0, 1, "prompt")

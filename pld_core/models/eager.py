@@ -7,7 +7,10 @@ from typing import Sequence
 
 import torch
 from transformers import DynamicCache, PreTrainedModel
+from transformers.cache_utils import DynamicLayer
 
+from pld_core import tree
+from pld_core.models.trees import tree_mask
 from pld_core.sampling import ChosenScores, Chooser
 
 
@@ -15,15 +18,17 @@ class EagerTarget:
     """A model with a growing cache of its own; see Target. Batch 1.
 
     The cache keeps what a rollback over a sliding window needs (`activate_past_recording`),
-    which is why every forward is followed by a crop, also by one of nothing.
+    which is why every forward is followed by a crop, also by one of nothing. reads_trees:
+    whether the model was found to read trees, see models.trees; its cache must allow it too.
     """
 
-    def __init__(self, model: PreTrainedModel, chooser: Chooser) -> None:
+    def __init__(self, model: PreTrainedModel, chooser: Chooser, reads_trees: bool = False) -> None:
         config = model.config.get_text_config(decoder=True)
         self.vocabulary: int = config.vocab_size
         self.context_limit: int | None = context_limit(config)
         self._config = config
         self._model = model
+        self._reads_trees = reads_trees
         self._chooser = chooser
         self._cache = DynamicCache(config=None if _stray_window(config) else config)
         self._cache.activate_past_recording()
@@ -51,22 +56,49 @@ class EagerTarget:
         self._cache.crop(0)
         return self._chooser.scores(logits[-1:], self._ids)
 
-    def forward(self, tokens: Sequence[int]) -> ChosenScores:
-        self._width = len(tokens)
-        return self._chooser.scores(self._run(tokens), self._ids)
+    @property
+    def trees(self) -> bool:
+        """Known for certain only after a prefill. A layer with a window has no row for every
+        position, so none to move."""
+        layers = self._cache.layers if self._reads_trees else []
+        return bool(layers) and all(type(layer) is DynamicLayer for layer in layers)
 
-    def commit(self, positions: int) -> None:
+    def forward(self, tokens: Sequence[int], parents: Sequence[int] = ()) -> ChosenScores:
+        self._width = len(tokens)
+        as_tree = self._as_tree(parents) if parents else {}
+        return self._chooser.scores(self._run(tokens, **as_tree), self._ids, parents)
+
+    def commit(self, positions: int, rows: Sequence[int] = ()) -> None:
+        kept = [0, *rows[: positions - 1]]
+        if rows and kept != list(range(positions)):
+            self._move(kept)
         self._forget(self._width - positions)
+
+    def _as_tree(self, parents: Sequence[int]) -> dict:
+        begin, device = len(self._ids), self._model.device
+        depths = torch.tensor([[0, *tree.depths(parents)]], device=device)
+        mask = tree_mask(parents, begin, self._model.dtype, device)
+        return {"position_ids": begin + depths, "attention_mask": mask[None, None]}
+
+    @torch.inference_mode()
+    def _move(self, rows: Sequence[int]) -> None:
+        """Puts the last forward's positions `rows`, rising, where it began."""
+        begin = len(self._ids) - self._width
+        places = [begin + row for row in rows]
+        for layer in self._cache.layers:
+            for states in (layer.keys, layer.values):
+                states[..., begin : begin + len(rows), :] = states[..., places, :]
+        self._ids[begin : begin + len(rows)] = [self._ids[place] for place in places]
 
     def _forget(self, count: int) -> None:
         self._cache.crop(-count)
         del self._ids[len(self._ids) - count :]
 
     @torch.inference_mode()
-    def _run(self, tokens: Sequence[int], **last_only: int) -> torch.Tensor:
+    def _run(self, tokens: Sequence[int], **more) -> torch.Tensor:
         self._ids.extend(tokens)
         inputs = self._inputs(torch.tensor([list(tokens)], device=self._model.device))
-        return self._model(**inputs, cache=self._cache, use_cache=True, **last_only).logits[0]
+        return self._model(**inputs, cache=self._cache, use_cache=True, **more).logits[0]
 
     def _inputs(self, ids: torch.Tensor) -> dict:
         return {"input_ids": ids}

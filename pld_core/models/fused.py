@@ -10,7 +10,9 @@ import torch
 import torch.nn.functional as F
 from transformers import PreTrainedModel
 
+from pld_core import tree
 from pld_core.models.eager import context_limit
+from pld_core.models.trees import tree_mask
 from pld_core.sampling import ChosenScores, Chooser
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
@@ -74,15 +76,26 @@ class FusedNetwork:
         return self.embedding.device
 
     @torch.inference_mode()
-    def forward(self, tokens: Sequence[int], cache: FusedCache, last_only: bool) -> torch.Tensor:
-        """Reads tokens [W] at the cache's end and appends them to it. Returns logits [W, V],
-        or [1, V] of the last one."""
+    def forward(
+        self,
+        tokens: Sequence[int],
+        cache: FusedCache,
+        last_only: bool,
+        parents: Sequence[int] = (),
+    ) -> torch.Tensor:
+        """Reads tokens [W] at the cache's end and appends them to it, as a tree where there are
+        parents [W - 1], see Target. Returns logits [W, V], or [1, V] of the last one."""
         begin, end = cache.length, cache.length + len(tokens)
         cache.reserve(end)
         x = self.embedding[torch.tensor(tokens, device=self.device)]
-        cos, sin = self._rotation(begin, end, x)
         span = cache.span(end)
-        mask = _causal(begin, span, len(tokens), cache.layers[0][0])
+        if parents:
+            positions = torch.tensor([0, *tree.depths(parents)], device=self.device) + begin
+            mask = tree_mask(parents, begin, cache.layers[0][0].dtype, self.device)
+        else:
+            positions = torch.arange(begin, end, device=self.device)
+            mask = _causal(begin, span, len(tokens), cache.layers[0][0])
+        cos, sin = self._rotation(positions, x)
         for layer, (keys, values) in zip(self.layers, cache.layers):
             h = F.rms_norm(x, x.shape[1:], layer.before_attention, self.eps)
             x = x + self._attend(layer, h, cos, sin, mask, keys, values, begin, end, span)
@@ -129,10 +142,11 @@ class FusedNetwork:
         mixed = mixed.view(self.kv_heads, group, width, self.head_size).permute(2, 0, 1, 3)
         return mixed.reshape(width, -1).to(q.dtype)
 
-    def _rotation(self, begin: int, end: int, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def _rotation(
+        self, positions: torch.Tensor, x: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         # transformers' own rotary embedding, so every kind of frequency scaling is its kind
-        positions = torch.arange(begin, end, device=self.device)[None]
-        cos, sin = self._rotary(x[None], positions)
+        cos, sin = self._rotary(x[None], positions[None])
         sin = sin.clone()
         sin[..., : self.head_size // 2] *= -1  # so that rotating is a roll
         return cos[0, :, None], sin[0, :, None]
@@ -155,6 +169,16 @@ class FusedCache:
 
     def span(self, end: int) -> int:
         return self.fixed or end
+
+    @torch.inference_mode()
+    def move(self, begin: int, rows: Sequence[int]) -> None:
+        """Puts the positions begin + rows, rising, at `begin` and behind."""
+        if list(rows) == list(range(len(rows))):
+            return
+        places = torch.tensor(rows, device=self.layers[0][0].device) + begin
+        for layer in self.layers:
+            for tensor in layer:
+                tensor[:, begin : begin + len(rows)] = tensor[:, places]
 
     def reserve(self, positions: int) -> None:
         """Room for so many positions; grows by doubling, so that it costs O(1) a token."""
@@ -204,18 +228,25 @@ class FusedTarget:
         self._ids = list(ids)
         return self._chooser.scores(logits, self._ids)
 
-    def forward(self, tokens: Sequence[int]) -> ChosenScores:
+    @property
+    def trees(self) -> bool:
+        return self._fixed_width == 0
+
+    def forward(self, tokens: Sequence[int], parents: Sequence[int] = ()) -> ChosenScores:
         padding = [tokens[-1]] * (self._fixed_width - len(tokens))
-        logits = self._network.forward([*tokens, *padding], self._cache, last_only=False)
+        logits = self._network.forward([*tokens, *padding], self._cache, False, parents)
         self._width = len(tokens)
         self._ids.extend(tokens)
         self._cache.length = len(self._ids)
-        scores = self._chooser.scores(logits[: len(tokens)], self._ids)
+        scores = self._chooser.scores(logits[: len(tokens)], self._ids, parents)
         scores.width = len(logits)
         return scores
 
-    def commit(self, positions: int) -> None:
-        del self._ids[len(self._ids) - self._width + positions :]
+    def commit(self, positions: int, rows: Sequence[int] = ()) -> None:
+        begin = len(self._ids) - self._width
+        kept = [0, *rows[: positions - 1]] if rows else range(positions)
+        self._cache.move(begin, kept)
+        self._ids[begin:] = [self._ids[begin + row] for row in kept]
         self._cache.length = len(self._ids)
 
 

@@ -67,7 +67,7 @@ def load(
         return model
     wanted = _probe(model)
     fused = replace(model, fused=FusedNetwork(network))
-    if not _close(model, _probe(fused), wanted):
+    if not model.close(_probe(fused), wanted):
         # a variant of the family that is not what its config says: as transformers runs it
         del network, model, fused, wanted
         return load(name, device, dtype, report, eager=True)
@@ -192,7 +192,7 @@ def _check_rollback(model: Model) -> None:
     try:
         rolls = model.target(Settings(), prompt_length=2)
         rolls.prefill(_probe_tokens(model)[:2])
-        good = rolls.can_roll_back and _close(model, _probe(model), _probe(model, at_once=True))
+        good = rolls.can_roll_back and model.close(_probe(model), _probe(model, at_once=True))
     except Exception as error:
         raise ModelError(sentence) from error
     if not good:
@@ -218,11 +218,3 @@ def _probe(model: Model, at_once: bool = False) -> torch.Tensor:
         target.forward(tokens)
         target.commit(right)
     return target.forward([e]).logits.float()
-
-
-def _close(model: Model, got: torch.Tensor, wanted: torch.Tensor) -> bool:
-    """Whether logits are the same but for rounding. A token too many or too few in a cache moves
-    them by a third of their spread, rounding in half precision by a twentieth."""
-    rounding = 1e-2 if model.network.dtype == torch.float32 else 0.2
-    moved = (got - wanted).square().mean().sqrt()
-    return bool(moved <= rounding * wanted.std())

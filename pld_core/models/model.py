@@ -23,6 +23,7 @@ from pld_core.models.fused import FusedNetwork, FusedTarget
 from pld_core.models.rounding import measure
 from pld_core.models.static import StaticTarget, why_not_static
 from pld_core.models.strict import TRIED, exact_width, positions_tried
+from pld_core.models.trees import reads_trees
 from pld_core.prompting import Ask, control_tokens, decoder, encode, encode_reference
 from pld_core.race import race
 from pld_core.sampling import Chooser
@@ -105,6 +106,8 @@ class Model:
                 "Strict mode is not exact here: at every width that was tried, this machine "
                 "rounds the rows of a pass differently."
             )
+        if settings.branches > 1 and settings.k and (reason := self.why_no_trees(settings)):
+            notices.append(f"The drafts are chains, the first branches alone: {reason}.")
         return Start(
             lane=lane,
             model=self.name,
@@ -140,14 +143,49 @@ class Model:
         width = settings.fixed_width
         if width:
             width = self.exact_width(width) or width
-        return self._target(chooser, positions, width)
+        trees = settings.branches > 1 and self.why_no_trees(settings) is None
+        return self._target(chooser, positions, width, trees)
 
-    def _target(self, chooser: Chooser, positions: int, width: int) -> EagerTarget | FusedTarget:
+    def _target(
+        self, chooser: Chooser, positions: int, width: int, trees: bool = False
+    ) -> EagerTarget | FusedTarget:
         if self.fused is not None:
             return FusedTarget(self.fused, chooser, positions, width)
         if width:
             return StaticTarget(self.network, chooser, width, positions)
-        return EagerTarget(self.network, chooser)
+        return EagerTarget(self.network, chooser, trees)
+
+    def why_no_trees(self, settings: Settings) -> str | None:
+        """What keeps this model from checking trees of drafts with these settings, as the end of
+        a sentence; None when nothing does."""
+        if settings.fixed_width:
+            return "in strict mode a pass has one width"
+        if self.encoder_decoder:
+            return "a decoder with an encoder reads no trees here"
+        return self._why_no_trees
+
+    @cached_property
+    def _why_no_trees(self) -> str | None:
+        target = self._target(self._greedy, 1, 0, trees=True)
+        target.prefill([0])
+        if not getattr(target, "trees", False):
+            return "not every position stays in the cache of this model"
+        if self.fused is not None or reads_trees(
+            lambda: EagerTarget(self.network, self._greedy, reads_trees=True), self.close
+        ):
+            return None
+        return "this architecture does not read them"
+
+    def close(self, got: torch.Tensor, wanted: torch.Tensor) -> bool:
+        """Whether logits are the same but for rounding. A token too many or too few in a cache
+        moves them by a third of their spread, rounding in half precision by a twentieth."""
+        rounding = 1e-2 if self.network.dtype == torch.float32 else 0.2
+        moved = (got - wanted).square().mean().sqrt()
+        return bool(moved <= rounding * wanted.std())
+
+    @property
+    def _greedy(self) -> Chooser:
+        return Chooser(Settings(), 1, [], self.network.device)
 
     @property
     def why_not_strict(self) -> str | None:
@@ -157,7 +195,7 @@ class Model:
     def exact_width(self, wanted: int) -> int | None:
         """The width that strict mode runs at, see `exact_width`; tried once per width asked."""
         if wanted not in self._exact_widths:
-            chooser = Chooser(Settings(), 1, [], self.network.device)
+            chooser = self._greedy
             limit = self.prompt_limit
             room = limit is None or positions_tried(wanted + TRIED) <= limit
             self._exact_widths[wanted] = (
