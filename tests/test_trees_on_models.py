@@ -113,7 +113,7 @@ PENALISED = Sampling(repetition_penalty=1.3, no_repeat_ngram=5, frequency_penalt
 def test_each_node_s_choice_knows_the_way_to_it(family, sampling):
     """Noise and processors see a node's own depth and the tokens above it."""
     ids = prompt_of(family, 8)
-    settings = Settings(k=5, branches=3, max_new_tokens=LONG, sampling=sampling)
+    settings = Settings(k=5, branches=3, max_new_tokens=40, sampling=sampling)
 
     def run(lookup, settings):
         target = target_of(family, settings, len(ids))
