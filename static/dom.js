@@ -22,36 +22,41 @@
       .replaceAll("\r", "␍") || "∅";
   }
 
-  // Calls `draw` at most once per animation frame, however often it is asked for.
+  // Calls `draw` at most once per animation frame, however often it is asked for. What it gives
+  // back is asked by calling it, and is `pending` until it has drawn.
   function perFrame(draw) {
-    let asked = false;
-    return () => {
-      if (asked) return;
-      asked = true;
+    const ask = () => {
+      if (ask.pending) return;
+      ask.pending = true;
       requestAnimationFrame(() => {
-        asked = false;
+        ask.pending = false;
         draw();
       });
     };
+    ask.pending = false;
+    return ask;
   }
 
-  // Calls `draw` when asked, so that it takes at most one part in `share` of the time: a long run
-  // goes on arriving while it is drawn.
+  // The same, so that drawing takes at most one part in `share` of the time: a long run goes on
+  // arriving while it is drawn.
   function paced(draw, share) {
-    let timer = null;
     let next = 0;
-    return () => {
-      timer ??= setTimeout(() => {
-        timer = null;
+    const ask = () => {
+      if (ask.pending) return;
+      ask.pending = true;
+      setTimeout(() => {
+        ask.pending = false;
         const began = performance.now();
         draw();
         next = performance.now() + (share - 1) * (performance.now() - began);
       }, Math.max(0, next - performance.now()));
     };
+    ask.pending = false;
+    return ask;
   }
 
   // What other files add to the view: functions that take it and give { draw?(cursor, pass),
-  // restart?() }; draw is called after every drawing, restart when another trace comes.
+  // restart?(), pending? }; draw is called after every drawing, restart when another trace comes.
   const extras = [];
 
   Object.assign(lens, { extras, node, setText, visible, perFrame, paced });

@@ -41,6 +41,10 @@
       }).observe(root);
     }
 
+    get pending() {
+      return this.timer !== null || Boolean(this.panels[this.open]?.pending);
+    }
+
     // Cheap: asked for on every drawing of the view.
     update(trace, cursor) {
       this.trace = trace;

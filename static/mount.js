@@ -50,6 +50,7 @@
     take(text) {
       if (this.left?.continues(text)) return;
       if (this.stopped !== null && text.startsWith(this.stopped)) return;
+      if (text === this.trace.text) return;
       if (!this.trace.continues(text)) this.#restart(new Trace());
       try {
         this.trace.grow(text);
@@ -58,6 +59,11 @@
         this.#problem(words.problems.stream(error.message));
       }
       this.drawNews();
+    }
+
+    // Whether something that was asked for is not on screen yet.
+    get pending() {
+      return this.opening || this.draw.pending || this.drawNews.pending || this.plot.pending || this.extras.some((extra) => extra.pending);
     }
 
     // The pass, counted from 0, whose links are shown: pointed at, kept, or stepped to.
@@ -128,6 +134,7 @@
     }
 
     async #load(file) {
+      this.opening = true;
       try {
         const trace = await lens.load(file);
         this.#restart(trace);
@@ -136,6 +143,8 @@
       } catch (error) {
         if (!(error instanceof TraceError)) throw error;
         this.#problem(error.message);
+      } finally {
+        this.opening = false;
       }
     }
 

@@ -53,11 +53,19 @@
       this.marks = { line: node("i", "line-at"), lookup: node("i", "dot lookup"), plain: node("i", "dot plain") };
       this.layer.append(...Object.values(this.marks));
       new ResizeObserver(() => this.#place()).observe(element);
+      this.loading = true;
       this.ready = (globalThis.Plotly ? Promise.resolve() : script(url)).then(
         () => (this.loaded = true),
         () => setText(note, text.missing),
       );
-      this.ready.then(() => this.#draw());
+      this.ready.then(() => {
+        this.loading = false;
+        this.#draw();
+      });
+    }
+
+    get pending() {
+      return this.loading || this.timer !== null;
     }
 
     // at: where each lane stands, {lookup, plain} in passes (plain null where it has no place),

@@ -40,6 +40,10 @@
       this.#drawHeat(trace, cursor);
     }
 
+    get pending() {
+      return this.explore.pending;
+    }
+
     #startTour() {
       this.tour.start(this.view.trace.lookup);
     }

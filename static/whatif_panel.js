@@ -52,6 +52,7 @@
       this.work += 1;
       if (!ready) {
         this.trace = null;
+        this.pending = false;
         return setText(this.lead, lookup?.ids.length > 1 ? text.otherLookup : emptiness(trace));
       }
       setText(this.lead, text.lead);
@@ -178,11 +179,13 @@
         () => this.grams.level(n_max),
         ...drafts.map((k, column) => () => count(row, column, { ...base, n_max, k })),
       ]);
+      this.pending = true; // until every cell is counted
       const slice = () => {
         if (work !== this.work) return;
         const began = performance.now();
         while (jobs.length && performance.now() - began < FRAME_MS) jobs.shift()();
         if (jobs.length) return void requestAnimationFrame(slice);
+        this.pending = false;
         this.cells = { lengths, drafts, rows: cells };
         this.#map();
       };

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 from pathlib import Path
 from typing import Iterator
@@ -15,6 +16,9 @@ from tests.browser.scripted import ScriptedSlot, lane, lines, tokens_of
 
 EXAMPLE_PROMPT = "one two three four five six"
 EXAMPLE_ANSWER = tokens_of(" two three four nine")
+SLOWED = float(os.environ.get("PLD_SLOWED", "1"))  # the browser as on a machine so many times slower
+
+expect.set_options(timeout=20_000)
 
 
 @pytest.fixture(scope="session")
@@ -70,28 +74,43 @@ def slot(served: tuple[str, ScriptedSlot]) -> Iterator[ScriptedSlot]:
     slot.gate.set()
 
 
+def drawn(page: Page) -> None:
+    """Waits until all that was asked of the view on this page is on screen: it draws in a later
+    frame, so nothing may be read from it right after an action."""
+    page.wait_for_function("() => globalThis.pldLens?.view && !pldLens.view.pending")
+
+
 class View:
-    """The page as a visitor handles it."""
+    """The page as a visitor handles it. What it reads of the view has been drawn."""
 
     def __init__(self, page: Page, address: str) -> None:
         self.page = page
         self.address = address
         self.faults: list[str] = []
         page.on("pageerror", lambda error: self.faults.append(str(error)))
+        if SLOWED > 1:
+            browser = page.context.new_cdp_session(page)
+            browser.send("Emulation.setCPUThrottlingRate", {"rate": SLOWED})
         self.open()
 
     def open(self) -> None:
         self.page.goto(self.address)
         expect(self.part("run")).not_to_be_empty()
+        self.drawn()
+
+    def drawn(self) -> None:
+        drawn(self.page)
 
     def part(self, name: str):
         return self.page.locator(f".pld-lens [data-part={name}]")
 
     def text(self, lane: str) -> str:
         """The text of a lane, exactly: lone surrogates do not survive the way here unescaped."""
+        self.drawn()
         return json.loads(self.part(lane).evaluate("e => JSON.stringify(e.textContent)"))
 
     def figure(self, name: str) -> tuple[str, str]:
+        self.drawn()
         item = self.page.locator(f".pld-lens [data-figure={name}]")
         return item.locator(".value").inner_text(), item.locator(".note").inner_text()
 
@@ -99,6 +118,7 @@ class View:
         return self.part(lane).locator(f"[data-at='{at}']")
 
     def marked(self, lane: str, mark: str) -> list[int]:
+        self.drawn()
         return self.part(lane).evaluate(
             "(e, mark) => [...e.querySelectorAll('.token.' + mark)].map(t => +t.dataset.at)", mark
         )
@@ -129,6 +149,11 @@ class View:
             "() => ['lookupState', 'plainState'].every(part => "
             "document.querySelector(`[data-part=${part}]`).dataset.state !== 'running')"
         )
+        self.drawn()
+
+    def scrub(self, pass_: int) -> None:
+        self.part("range").fill(str(pass_))
+        self.drawn()
 
     def saved(self) -> str:
         with self.page.expect_download() as download:
@@ -140,9 +165,11 @@ class View:
         self.part("file").set_input_files(
             {"name": name, "mimeType": "application/x-ndjson", "buffer": data}
         )
+        self.drawn()
 
     def leave(self) -> None:
         self.page.mouse.move(1, 1)
+        self.drawn()
 
 
 def opened(browser: Browser, address: str, **options) -> View:

@@ -15,6 +15,7 @@ LETTERS_ANSWER = tokens_of(" b c d e X f")
 
 
 def axe(view: View, within: str = ".pld-lens") -> list[str]:
+    view.drawn()
     if not view.page.evaluate("'axe' in window"):
         view.page.add_script_tag(path=AXE)
     found = view.page.evaluate("where => axe.run(where).then(result => result.violations)", within)

@@ -24,7 +24,7 @@ def ahead(view: View, lane: str) -> list[int]:
 
 
 def test_scrubbing_shows_both_lanes_after_the_same_number_of_passes(letters: View) -> None:
-    letters.part("range").fill("2")
+    letters.scrub(2)
     expect(letters.part("position")).to_have_text("pass 2 of 3")
     assert ahead(letters, "lookup") == [5]
     assert ahead(letters, "plain") == [2, 3, 4, 5]
@@ -98,6 +98,7 @@ def test_play_can_be_paused(view: View, slot: ScriptedSlot) -> None:
     expect(view.part("position")).not_to_have_text("pass 1 of 14")
     view.part("play").click()
     expect(view.part("play")).to_have_text("Play")
+    view.drawn()
     paused = view.part("position").inner_text()
     view.page.wait_for_timeout(700)
     assert view.part("position").inner_text() == paused
@@ -158,7 +159,6 @@ def test_a_draft_that_runs_into_itself_repeats_its_period(view: View, slot: Scri
 def test_a_click_locks_and_another_lets_go(letters: View) -> None:
     letters.token("lookup", 2).click()
     letters.leave()
-    letters.page.wait_for_timeout(200)
     assert letters.marked("prompt", "source") == [2, 3, 4]
     expect(letters.part("passTitle")).to_contain_text("kept on screen")
     letters.token("lookup", 3).click()

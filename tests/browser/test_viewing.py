@@ -26,12 +26,18 @@ COPY_ALL = """() => {
 
 def ghosts(view: View) -> dict[int, str]:
     """What stands before a token on screen, by the token's place."""
+    view.drawn()
     found = view.part("lookup").evaluate(
         """e => [...e.querySelectorAll('.ghost')].map(g =>
              [+g.nextSibling.dataset.at, getComputedStyle(g, '::before').content])
              .filter(([, content]) => content !== 'none')"""
     )
     return {at: content.split('"')[1] for at, content in found}
+
+
+def look(view: View, at: str) -> None:
+    view.page.locator(".viewing").get_by_text(at, exact=True).click()
+    view.drawn()
 
 
 def test_rejected_drafts_stand_in_place_and_are_no_text(view: View, slot: ScriptedSlot) -> None:
@@ -41,8 +47,7 @@ def test_rejected_drafts_stand_in_place_and_are_no_text(view: View, slot: Script
     assert ghosts(view) == {4: " f g b c d e f"}
     assert view.page.evaluate(COPY_ALL) == view.text("lookup") == "".join(LETTERS_ANSWER)
     assert view.page.evaluate("window.find(' g b c d e f', false, false, true)") is False
-    view.part("range").fill("1")  # what is ahead has no ghost yet
-    expect(view.part("position")).to_have_text("pass 1 of 3")
+    view.scrub(1)  # what is ahead has no ghost yet
     assert ghosts(view) == {}
     view.part("ghosts").uncheck()
 
@@ -51,7 +56,7 @@ def test_tokens_show_their_borders_ids_and_whitespace(view: View, slot: Scripted
     answer = ["x", "\n\n", "    y", "\tz", " ", "", "w"]
     view.run(slot, "p q", answer)
     before = view.page.evaluate(COPY_ALL)
-    view.page.locator(".viewing").get_by_text("Tokens", exact=True).click()
+    look(view, "Tokens")
     spaces = view.part("lookup").evaluate(
         "e => [...e.querySelectorAll('.space')].map(s => getComputedStyle(s, '::before').content)"
     )
@@ -67,13 +72,13 @@ def test_tokens_show_their_borders_ids_and_whitespace(view: View, slot: Scripted
     expect(tip).to_have_text("token 2 · id 1 · “␣q”")
     ids = view.part("pass").locator(".chip[data-id]").first
     assert ids.get_attribute("data-id") == "8"
-    view.page.locator(".viewing").get_by_text("Text", exact=True).click()
+    look(view, "Text")
     assert view.token("lookup", 2).evaluate(border) == "0px"
     expect(tip).to_be_hidden()
 
 
 def test_tokens_can_be_on_while_a_run_grows(view: View, slot: ScriptedSlot) -> None:
-    view.page.locator(".viewing").get_by_text("Tokens", exact=True).click()
+    look(view, "Tokens")
     view.part("ghosts").check()
     view.run(slot, LETTERS, LETTERS_ANSWER)
     assert view.part("lookup").locator(".space").count() == 6
@@ -136,7 +141,7 @@ def versus(view: View, slot: ScriptedSlot) -> View:
     view.page.get_by_role("spinbutton", name="B: draft length (k)").fill("2")
     view.page.get_by_role("spinbutton", name="B: draft length (k)").press("Tab")
     view.run(slot, LETTERS, LETTERS_ANSWER)
-    view.page.wait_for_function("() => document.querySelector('.pane.rival .state').dataset.state === 'eos'")
+    expect(view.page.locator(".pane.rival .state")).to_have_attribute("data-state", "eos")
     view.leave()
     return view
 
@@ -162,8 +167,7 @@ def test_two_settings_stand_side_by_side(versus: View, slot: ScriptedSlot) -> No
 
 def test_scrubbing_moves_both_lookups(versus: View) -> None:
     view = versus
-    view.part("range").fill("2")
-    expect(view.part("position")).to_have_text("pass 2 of 3")
+    view.scrub(2)
     assert view.marked("lookup", "ahead") == [5]
     assert view.marked("rival", "ahead") == [4, 5]
     view.token("rival", 1).hover()
@@ -186,6 +190,6 @@ def test_on_a_phone_two_settings_and_a_reference_fit(browser, served, slot: Scri
     view.load("".join(lines(*(lane(prompt, answer, n, **more) for n in ("pld", "pld-b", "plain")))))
     expect(view.part("rival")).to_be_visible()
     view.part("ghosts").check()
-    view.page.locator(".viewing").get_by_text("Tokens", exact=True).click()
+    look(view, "Tokens")
     assert view.page.evaluate("document.documentElement.scrollWidth") <= 390
     view.page.context.close()
