@@ -55,7 +55,7 @@ def test_after_loading_the_recorded_run_can_come_back(view: View, trace: str) ->
 
 
 def test_loading_ends_the_run_on_screen(view: View, slot: ScriptedSlot, trace: str) -> None:
-    slot.pause = 0.01
+    slot.pause = 0.04  # as often as a real slot sends
     view.start(slot, "nothing of it", tokens_of(" alpha beta gamma delta" * 500))
     expect(view.token("plain", 3)).to_be_visible()
     view.load(trace)

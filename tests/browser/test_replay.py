@@ -92,10 +92,10 @@ def test_steps_and_play(letters: View) -> None:
 
 
 def test_play_can_be_paused(view: View, slot: ScriptedSlot) -> None:
-    view.run(slot, "a b c", tokens_of(" p q r s t u v w x y z" * 3))
+    view.run(slot, "a b c", tokens_of(" p q r s t u v w x y z" + " p q r s t u v w x Y" * 20))
     view.part("speed").select_option("0.1")
     view.part("play").click()
-    expect(view.part("position")).not_to_have_text("pass 1 of 14")
+    expect(view.part("position")).not_to_have_text(re.compile("pass 1 of"))
     view.part("play").click()
     expect(view.part("play")).to_have_text("Play")
     view.drawn()

@@ -84,7 +84,7 @@ def test_stop_freezes_the_run_and_another_can_follow(view: View, slot: ScriptedS
 
 
 def test_no_late_update_undoes_a_stop(view: View, slot: ScriptedSlot) -> None:
-    slot.pause = 0.01
+    slot.pause = 0.04  # as often as a real slot sends
     for _ in range(4):
         view.start(slot, "nothing of it", ENDLESS)
         expect(view.part("lookupState")).to_have_attribute("data-state", "running")
@@ -193,7 +193,7 @@ def test_another_recorded_run_can_be_chosen(view: View) -> None:
 
 
 def test_a_recorded_run_ends_the_run_on_screen(view: View, slot: ScriptedSlot) -> None:
-    slot.pause = 0.01
+    slot.pause = 0.04  # as often as a real slot sends
     view.start(slot, "nothing of it", ENDLESS)
     expect(view.token("plain", 3)).to_be_visible()
     view.page.locator("#recorded input").click()
