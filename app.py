@@ -9,16 +9,17 @@ from pld_core.threads import settle
 
 settle()
 
-try:  # ZeroGPU wants to be imported before anything touches CUDA
-    import spaces
-except ImportError:
-    spaces = None
+from pld_core.hosting.zerogpu import ZeroGpu, on_zero_gpu
+
+if on_zero_gpu():
+    import spaces  # before anything touches CUDA
 
 import argparse
 import errno
 import inspect
 import json
 import logging
+import math
 import os
 import socket
 import time
@@ -35,6 +36,9 @@ from pld_core.events import dumps
 from pld_core.links import RANGES
 from pld_core.lookup import POLICIES
 from pld_core.gallery import summary
+from pld_core.hosting.limits import LOCAL, LimitError, Limits, hosted, limits, on_space
+from pld_core.hosting.line import Outlook, Visitor
+from pld_core.hosting.service import Runner, Service, TimeUp
 from pld_core.serving import Request, RequestError, Rival, Slot
 from pld_core.settings import Settings
 from pld_core.trace import TraceError, endings
@@ -83,8 +87,8 @@ SCRIPTS = (  # each uses only those before it
     "mount.js",
 )
 STYLES = ("trace_view.css", "explore.css", "use.css")
-WAITING_RUNS = 32
-LARGEST_FILE = 200_000  # bytes of a text file that becomes a prompt
+GPU_MODEL = "Qwen/Qwen2.5-1.5B-Instruct"  # of a Space with a GPU
+THREADS = 40  # beside those in which visitors wait
 
 log = logging.getLogger(__name__)
 
@@ -164,9 +168,30 @@ class Words:
     no_host = "HOST={host} is no address of this machine."
     no_address = "The page cannot be served on {host}, port {port}: {why}."
 
+    _quota = (
+        "Your GPU time here does not cover this run: ask for fewer tokens, leave plain decoding "
+        "out, come back tomorrow or run a copy of this Space; the recorded runs need no GPU."
+    )
+    zero_gpu = {  # by the titles of what the package `spaces` raises
+        "ZeroGPU quota exceeded": _quota,
+        "ZeroGPU pending credits exceeded": _quota,
+        "ZeroGPU illegal duration": "The run is too long for one turn on the GPU: ask for fewer tokens.",
+        "ZeroGPU queue timeout": "No GPU came free in time: please run it again.",
+        "ZeroGPU client error": "No GPU is free at the moment: please run it again.",
+        "ZeroGPU worker error": "The GPU was taken away before the run was over: please run it again.",
+    }
+
     @staticmethod
-    def too_large(name: str) -> str:
-        return f"{name} is larger than {LARGEST_FILE // 1000} kB, too large for a prompt here."
+    def waiting(outlook: Outlook) -> str:
+        runs = "1 run comes" if outlook.ahead == 1 else f"{outlook.ahead:,} runs come"
+        if outlook.seconds is None:
+            return f"In line: {runs} before yours."
+        took = f"about {max(1, round(outlook.seconds)):,} s, as long as the last runs took"
+        return f"In line: {runs} before yours, {took}."
+
+    @staticmethod
+    def too_large(name: str, bytes_: int) -> str:
+        return f"{name} is larger than {bytes_ / 1000:,.0f} kB, too large for a prompt here."
 
     @staticmethod
     def no_text(name: str) -> str:
@@ -321,18 +346,13 @@ def presets() -> list[dict[str, Any]]:
     return json.loads((STATIC / "presets.json").read_text("utf-8"))
 
 
-def gpu_seconds(asked: Request) -> int:
-    """What a run asks of ZeroGPU; a visitor's quota must cover it before the run starts."""
-    lanes = 1 + asked.plain + (asked.rival is not None)
-    return int(min(120, 10 + 0.04 * asked.max_new_tokens * lanes))
-
-
-def text_of(path: str) -> str:
-    """The text in an uploaded file, which is then deleted. Raises RequestError."""
+def text_of(path: str, largest: int) -> str:
+    """The text in an uploaded file of at most so many bytes; the file is then deleted. Raises
+    RequestError."""
     file = Path(path)
     try:
-        if file.stat().st_size > LARGEST_FILE:
-            raise RequestError(Words.too_large(file.name))
+        if file.stat().st_size > largest:
+            raise RequestError(Words.too_large(file.name, largest))
         text = file.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError:
         raise RequestError(Words.no_text(file.name)) from None
@@ -348,15 +368,26 @@ def _whole(value: Any) -> Any:
     return int(value) if isinstance(value, (int, float)) and value == value // 1 else value
 
 
-def _slider(name: str, label: str, value: int | None = None, **more: Any) -> gr.Slider:
-    """A whole-number setting in its range; see links.FIELDS."""
+def _slider(
+    name: str, label: str, value: int | None = None, most: float = math.inf, **more: Any
+) -> gr.Slider:
+    """A whole-number setting in its range, see links.FIELDS, and at most `most`."""
     field = RANGES[name]
     value = field.default if value is None else value
-    return gr.Slider(field.low, field.high, value, step=1, label=label, **more)
+    high = min(field.high, most)
+    return gr.Slider(field.low, high, min(value, high), step=1, label=label, **more)
 
 
-def build(slot: Slot, examples: Path = STATIC / "examples") -> gr.Blocks:
+def _visitor(asked: gr.Request) -> Visitor:
+    address = asked.client.host if asked.client else ""
+    return Visitor(asked.session_hash or address, address)
+
+
+def build(
+    slot: Runner, examples: Path = STATIC / "examples", allowed: Limits = LOCAL
+) -> gr.Blocks:
     """The page on one slot, with the recorded runs of a folder."""
+    service = Service(slot, allowed)
     recorded_runs = recordings(examples)
     choices = {preset["title"]: preset for preset in presets()}
     first = next(iter(choices.values()))
@@ -415,7 +446,7 @@ def build(slot: Slot, examples: Path = STATIC / "examples") -> gr.Blocks:
             rival=second if rival else None,
         )
 
-    def run(*inputs: Any) -> Iterator[tuple[Any, ...]]:
+    def run(asked: gr.Request, *inputs: Any) -> Iterator[tuple[Any, ...]]:
         request = ask(*inputs)
         # Gradio cannot close a generator that is cancelled before its first yield, so that one
         # comes before the slot is taken.
@@ -424,17 +455,27 @@ def build(slot: Slot, examples: Path = STATIC / "examples") -> gr.Blocks:
         about = abouts.get(request.prompt, "")
         stream = ""
         try:
-            for stream in slot.run(request):
-                yield stream, "", None, about
+            for update in service.run(request, _visitor(asked)):
+                if isinstance(update, Outlook):
+                    yield keep, Words.waiting(update), keep, keep
+                else:
+                    stream = update
+                    yield stream, "", None, about
+        except TimeUp as error:
+            yield completed(stream, "cancelled"), str(error), None, about
         except RequestError as error:
             yield keep, str(error), keep, keep
+        except gr.Error as error:  # ZeroGPU's
+            log.warning("no GPU for a run: %s: %s", error.title, error.message)
+            told = Words.zero_gpu.get(error.title, Words.broken)
+            yield (completed(stream, "error"), told, None, about) if stream else (keep, told, keep, keep)
         except Exception:
             log.exception("a run broke off")
             yield completed(stream, "error"), Words.broken, None, about
 
-    run.__signature__ = inspect.signature(ask)  # the names that callers of the API see
-    if spaces:
-        run = spaces.GPU(duration=lambda *inputs: gpu_seconds(ask(*inputs)))(run)
+    # the names that callers of the API see
+    own, named = inspect.signature(run).parameters, inspect.signature(ask).parameters
+    run.__signature__ = inspect.Signature([own["asked"], *named.values()])
 
     def status() -> Iterator[str]:
         while slot.status.state == "loading":
@@ -447,14 +488,14 @@ def build(slot: Slot, examples: Path = STATIC / "examples") -> gr.Blocks:
 
     def add_file(path: str, prompt: str) -> tuple[Any, str]:
         try:
-            text = text_of(path)
+            text = text_of(path, allowed.upload_bytes)
         except RequestError as error:
             return gr.skip(), str(error)
         return f"{prompt.rstrip()}\n\n{text}" if (prompt or "").strip() else text, ""
 
     def use_file(path: str) -> tuple[Any, str]:
         try:
-            return text_of(path), ""
+            return text_of(path, allowed.upload_bytes), ""
         except RequestError as error:
             return gr.skip(), str(error)
 
@@ -534,7 +575,10 @@ def build(slot: Slot, examples: Path = STATIC / "examples") -> gr.Blocks:
                     k = _slider("k", Words.k, first["k"])
                     policy = gr.Dropdown(policies, value="recent", label=Words.policy)
                     max_new_tokens = _slider(
-                        "max_new_tokens", Words.max_new_tokens, first["max_new_tokens"]
+                        "max_new_tokens",
+                        Words.max_new_tokens,
+                        first["max_new_tokens"],
+                        most=allowed.new_tokens,
                     )
                     chat = gr.Checkbox(first["chat"], label=Words.chat, info=Words.chat_info)
                     system = gr.Textbox(label=Words.system, lines=2, max_lines=6, elem_id="system")
@@ -626,8 +670,7 @@ def build(slot: Slot, examples: Path = STATIC / "examples") -> gr.Blocks:
             show_progress="minimal",
             show_progress_on=notice,
             trigger_mode="once",
-            concurrency_id="model",
-            concurrency_limit=1,
+            concurrency_limit=None,  # they wait in a line of our own
             api_name="run",
         )
         # Through the queue, so that it comes after whatever the run still sends. The view has the
@@ -699,11 +742,11 @@ def build(slot: Slot, examples: Path = STATIC / "examples") -> gr.Blocks:
         page.load(
             status, None, model, show_progress="hidden", concurrency_limit=None, api_name=False
         )
-    page.queue(max_size=WAITING_RUNS)
+    page.queue(max_size=THREADS + allowed.waiting)
     return page
 
 
-def launch_settings() -> dict[str, Any]:
+def launch_settings(allowed: Limits = LOCAL) -> dict[str, Any]:
     """What the page needs of `launch`, wherever it is launched."""
     gr.set_static_paths([PLOTLY, STATIC])
     system = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "sans-serif")
@@ -711,6 +754,8 @@ def launch_settings() -> dict[str, Any]:
     return {
         "theme": gr.themes.Base(font=system, font_mono=mono),
         "css_paths": STATIC / "page.css",
+        "max_threads": THREADS + allowed.waiting,
+        "max_file_size": 10 * allowed.upload_bytes,  # what is a little too large is told so by us
         "ssr_mode": False,
         "run_history": False,
         "footer_links": ["api", "gradio"],
@@ -725,12 +770,24 @@ def main() -> None:
         help="a hub id or a local folder; the embedded model when absent",
     )
     arguments = parser.parse_args()
-    on_space = "SPACE_ID" in os.environ
-    host = os.environ.get("HOST", "0.0.0.0" if on_space else "127.0.0.1")
+    strangers = hosted()
+    try:
+        allowed = limits(strangers)
+    except LimitError as error:
+        raise SystemExit(str(error)) from None
+    host = os.environ.get("HOST", "0.0.0.0" if on_space() else "127.0.0.1")
     port = address_of(host, os.environ.get("PORT", "7860"))
-    slot = Slot(arguments.model)
-    slot.load_in_background()
-    build(slot).launch(server_name=host, server_port=port, **launch_settings())
+    gpu_model = GPU_MODEL if on_space() else None
+    if on_zero_gpu():
+        slot = Slot(arguments.model, on_gpu=gpu_model, hardware="ZeroGPU")
+        slot.load()
+        runner = ZeroGpu(slot, spaces.GPU)
+    else:
+        runner = Slot(arguments.model, on_gpu=gpu_model)
+        runner.load_in_background()
+    build(runner, allowed=allowed).launch(
+        server_name=host, server_port=port, **launch_settings(allowed)
+    )
 
 
 def address_of(host: str, port: str) -> int:

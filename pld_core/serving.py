@@ -122,9 +122,18 @@ class Slot:
     """
 
     def __init__(
-        self, model: str | None = None, device: str | None = None, dtype: str | None = None
+        self,
+        model: str | None = None,
+        device: str | None = None,
+        dtype: str | None = None,
+        on_gpu: str | None = None,
+        hardware: str | None = None,
     ) -> None:
+        """model, device, dtype: see `load`. on_gpu: the model where none is named and there is
+        a GPU. hardware: what the machine is called when it is not this one."""
         self._wanted = (model, device, dtype)
+        self._on_gpu = on_gpu
+        self._hardware = hardware
         self._model: Model | None = None
         self._status = Status("loading", "The model is loading.")
         self._turn = threading.Lock()
@@ -143,10 +152,13 @@ class Slot:
         """Loads the model; never raises, `status` says how it went."""
         try:
             from pld_core.models.errors import ModelError
-            from pld_core.models.loading import load
+            from pld_core.models.loading import has_gpu, load
 
             try:
-                self._model = load(*self._wanted, report=self._report)
+                model, device, dtype = self._wanted
+                if model is None and self._on_gpu and has_gpu():
+                    model = self._on_gpu
+                self._model = load(model, device, dtype, report=self._report)
             except ModelError as error:
                 self._status = Status("failed", str(error))
                 return
@@ -154,8 +166,9 @@ class Slot:
             log.exception("loading the model failed")
             self._status = Status("failed", f"The model failed to load ({type(error).__name__}).")
             return
-        model = self._model
-        self._status = Status("ready", f"{model.name}, {model.dtype} on {model.hardware}")
+        loaded = self._model
+        hardware = self._hardware or loaded.hardware
+        self._status = Status("ready", f"{loaded.name}, {loaded.dtype} on {hardware}")
 
     def run(self, request: Request) -> Iterator[str]:
         """Yields the growing stream (NDJSON, append-only) at most 25 times a second, first as

@@ -4,13 +4,15 @@ from dataclasses import fields, replace
 
 import pytest
 
-from pld_core.hosting.limits import HOSTED, LOCAL, LimitError, Limits, limits
+from pld_core.hosting.limits import HOSTED, LOCAL, LimitError, Limits, hosted, limits
 from pld_core.serving import Request, RequestError
 
 
-def test_a_host_is_stricter_than_a_laptop_in_nothing_laxer() -> None:
+def test_strangers_are_allowed_nothing_that_a_laptop_is_not() -> None:
     pairs = [(getattr(HOSTED, f.name), getattr(LOCAL, f.name)) for f in fields(Limits)]
     assert all(hosted <= local for hosted, local in pairs)
+    assert all(hosted({name: value}) for name, value in (("SPACE_ID", "o/n"), ("PLD_HOSTED", "1")))
+    assert not hosted({}) and not hosted({"PLD_HOSTED": "0"})
     assert limits(True, {}) == HOSTED and limits(False, {}) == LOCAL
 
 

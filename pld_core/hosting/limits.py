@@ -22,8 +22,9 @@ class Limits:
 
     new_tokens: of each lane. prompt_characters: of prompt, begun answer and system prompt
     together. reference_characters: of the reference text. upload_bytes: of one file. waiting:
-    runs in line, the one that runs not counted. runs_per_visitor: waiting and running together.
-    run_seconds: wall time at the model, after which a run is ended.
+    runs in line, the one that runs not counted; waiting_per_visitor: those of one open page or
+    API client; waiting_per_address: those from one network address. run_seconds: wall time at
+    the model, after which a run is ended.
     """
 
     new_tokens: int
@@ -31,7 +32,8 @@ class Limits:
     reference_characters: int
     upload_bytes: int
     waiting: int
-    runs_per_visitor: int
+    waiting_per_visitor: int
+    waiting_per_address: int
     run_seconds: int
 
     def check(self, request: Request) -> None:
@@ -52,7 +54,8 @@ LOCAL = Limits(
     reference_characters=1_000_000,
     upload_bytes=200_000,
     waiting=32,
-    runs_per_visitor=4,
+    waiting_per_visitor=32,
+    waiting_per_address=32,
     run_seconds=86_400,
 )
 HOSTED = Limits(
@@ -61,15 +64,26 @@ HOSTED = Limits(
     reference_characters=100_000,
     upload_bytes=200_000,
     waiting=32,
-    runs_per_visitor=1,
+    waiting_per_visitor=1,
+    waiting_per_address=8,
     run_seconds=300,
 )
 
 
-def limits(hosted: bool, environment: Mapping[str, str] = os.environ) -> Limits:
-    """The defaults for strangers (`hosted`) or for oneself, with what the environment says
-    instead. Raises LimitError."""
-    defaults = HOSTED if hosted else LOCAL
+def on_space(environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether this is a Hugging Face Space."""
+    return "SPACE_ID" in environment
+
+
+def hosted(environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether strangers visit: on a Space, and where PLD_HOSTED=1 says so."""
+    return on_space(environment) or environment.get("PLD_HOSTED", "") not in ("", "0")
+
+
+def limits(strangers: bool, environment: Mapping[str, str] = os.environ) -> Limits:
+    """The defaults for strangers or for oneself, with what the environment says instead. Raises
+    LimitError."""
+    defaults = HOSTED if strangers else LOCAL
     return Limits(
         **{
             field.name: _read(environment, field.name, getattr(defaults, field.name))

@@ -74,8 +74,13 @@ def load(
     return fused
 
 
+def has_gpu() -> bool:
+    """Whether a model is loaded onto a GPU where no device is named."""
+    return torch.cuda.is_available()
+
+
 def _device(device: str | None) -> str:
-    cuda = torch.cuda.is_available()
+    cuda = has_gpu()
     if device is None:
         return "cuda" if cuda else "cpu"
     try:
