@@ -583,7 +583,7 @@ def build(
                     chat = gr.Checkbox(first["chat"], label=Words.chat, info=Words.chat_info)
                     system = gr.Textbox(label=Words.system, lines=2, max_lines=6, elem_id="system")
                     adaptive = gr.Checkbox(
-                        False, label=Words.adaptive, info=Words.adaptive_info
+                        RANGES["adaptive"].default, label=Words.adaptive, info=Words.adaptive_info
                     )
                     strict = gr.Checkbox(False, label=Words.strict, info=Words.strict_info)
                 with gr.Accordion(Words.rival_title, open=False):
@@ -592,7 +592,9 @@ def build(
                     rival_n_min = _slider("rival_n_min", Words.rival_n_min)
                     rival_k = _slider("rival_k", Words.rival_k)
                     rival_policy = gr.Dropdown(policies, value="recent", label=Words.rival_policy)
-                    rival_adaptive = gr.Checkbox(False, label=Words.rival_adaptive)
+                    rival_adaptive = gr.Checkbox(
+                        RANGES["rival_adaptive"].default, label=Words.rival_adaptive
+                    )
                 with gr.Accordion(Words.sampling, open=False):
                     temperature = gr.Slider(
                         0, 2, 0, step=0.05, label=Words.temperature, info=Words.temperature_info

@@ -91,8 +91,7 @@ def _parser() -> argparse.ArgumentParser:
                           help="end the answer at this text; may be repeated")
     generate.add_argument("--reference", metavar="FILE",
                           help="a text to copy from that the model does not read")
-    generate.add_argument("--adaptive", action="store_true",
-                          help="measure what passes cost here and draft only what is expected to pay")
+    _adaptive_option(generate, "by what passes cost here, which is measured first")
     generate.add_argument("--strict", action="store_true",
                           help="every pass equally wide: half precision becomes exact, and slower")
     _sampling_options(generate)
@@ -124,6 +123,7 @@ def _parser() -> argparse.ArgumentParser:
     replayed.set_defaults(command=_replay)
     replayed.add_argument("trace", metavar="TRACE")
     _lookup_options(replayed)
+    _adaptive_option(replayed, "by what passes cost in the recorded run, where it says so")
 
     stats = commands.add_parser("stats", help="the numbers of a recorded run")
     stats.set_defaults(command=_stats)
@@ -142,6 +142,11 @@ def _parser() -> argparse.ArgumentParser:
     config.set_defaults(command=_config)
     _lookup_options(config)
     return parser
+
+
+def _adaptive_option(parser: argparse.ArgumentParser, how: str) -> None:
+    parser.add_argument("--adaptive", action=argparse.BooleanOptionalAction, default=True,
+                        help=f"draft only what is expected to pay, {how}")
 
 
 def _model_options(parser: argparse.ArgumentParser) -> None:
@@ -332,8 +337,8 @@ def _bench(options: argparse.Namespace) -> None:
     limit = options.max_new_tokens
     engines = {
         "plain": ours(model, settings.plain()),
-        f"PLD n {options.n} k {options.k}": ours(model, settings),
-        "PLD adaptive": ours(model, replace(settings, k=max(16, options.k), adaptive=True)),
+        f"PLD n {options.n} k {options.k}": ours(model, replace(settings, adaptive=False)),
+        "PLD adaptive": ours(model, replace(settings, k=max(16, options.k))),
         "transformers plain": transformers(peer, limit),
         "transformers PLD": transformers(peer, limit, prompt_lookup_num_tokens=10),
     }
@@ -356,8 +361,9 @@ def _verify_table(counts: dict[str, Counter]) -> str:
 
 def _replay(options: argparse.Namespace) -> None:
     recorded = _lookup_lane(_read(options.trace))
-    settings = _settings(options)
     try:
+        costs = Settings.from_json(recorded.start.settings).pass_seconds
+        settings = _settings(options, adaptive=options.adaptive, pass_seconds=costs)
         replayed = what_if(recorded, settings)
     except ValueError as error:
         raise UsageError(str(error)) from None

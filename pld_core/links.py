@@ -73,7 +73,7 @@ FIELDS = {
     "max": Field("max_new_tokens", 256, 1, 2048),
     "chat": Field("chat", True),
     "plain": Field("plain", True),
-    "adaptive": Field("adaptive", False),
+    "adaptive": Field("adaptive", True),
     "strict": Field("strict", False),
     "temperature": Field("temperature", 0.0, 0, 2),
     "top_k": Field("top_k", 0, 0, 1000),
@@ -84,7 +84,7 @@ FIELDS = {
     "b_n_min": Field("rival_n_min", 1, 1, 16),
     "b_k": Field("rival_k", 5, 1, 64),
     "b_policy": Field("rival_policy", "recent", choices=_POLICIES),
-    "b_adaptive": Field("rival_adaptive", False),
+    "b_adaptive": Field("rival_adaptive", True),
 }
 NAMES = tuple(field.name for field in FIELDS.values())
 RANGES = {field.name: field for field in FIELDS.values()}

@@ -35,7 +35,7 @@ class Rival:
     n_min: int
     k: int
     policy: str
-    adaptive: bool = False
+    adaptive: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Request:
     n_min: int = 1
     k: int = 10
     policy: str = "recent"
-    adaptive: bool = False
+    adaptive: bool = True
     max_new_tokens: int = 256
     strict: bool = False
     temperature: float = 0.0
@@ -158,7 +158,10 @@ class Slot:
                 model, device, dtype = self._wanted
                 if model is None and self._on_gpu and has_gpu():
                     model = self._on_gpu
-                self._model = load(model, device, dtype, report=self._report)
+                loaded = load(model, device, dtype, report=self._report)
+                if self._hardware is None:  # elsewhere no pass runs but in a visitor's turn
+                    self._report("Measuring what a pass costs here.")
+                    loaded.pass_seconds  # measured once, then kept
             except ModelError as error:
                 self._status = Status("failed", str(error))
                 return
@@ -166,8 +169,8 @@ class Slot:
             log.exception("loading the model failed")
             self._status = Status("failed", f"The model failed to load ({type(error).__name__}).")
             return
-        loaded = self._model
         hardware = self._hardware or loaded.hardware
+        self._model = loaded
         self._status = Status("ready", f"{loaded.name}, {loaded.dtype} on {hardware}")
 
     def run(self, request: Request) -> Iterator[str]:

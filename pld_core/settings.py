@@ -90,8 +90,9 @@ class Settings:
     so many positions over a cache of fixed length, so that a position's numbers do not depend
     on the draft and half precision is exact too; 0 runs 1 + draft positions. adaptive: drafts
     are cut to the length that is expected to pay, by pass_seconds, pairs (width, seconds of a
-    pass) as measured on the device; see PassCost. branches: up to so many continuations are
-    drafted at once, as a tree whose first branch is the draft of a chain; 1 is a chain.
+    pass) as measured on the device, see PassCost; without them, and in strict mode, where every
+    pass costs the same, drafts are whole. branches: up to so many continuations are drafted at
+    once, as a tree whose first branch is the draft of a chain; 1 is a chain.
     """
 
     n_max: int = 3
@@ -104,7 +105,7 @@ class Settings:
     stop: tuple[str, ...] = ()
     sampling: Sampling = field(default_factory=Sampling)
     fixed_width: int = 0
-    adaptive: bool = False
+    adaptive: bool = True
     pass_seconds: tuple[tuple[int, float], ...] = ()
     branches: int = 1
 

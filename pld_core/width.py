@@ -104,10 +104,15 @@ class AdaptiveLookup:
         return min(draft.match.n, len(self._first)) - 1
 
 
+def needs_cost(settings: Settings) -> bool:
+    """Whether its drafts depend on what passes cost; in strict mode all cost the same."""
+    return settings.adaptive and settings.k > 0 and not settings.fixed_width
+
+
 def drafter(settings: Settings, reference: Sequence[int] = ()) -> Lookup:
     """The lookup that the settings ask for, adaptive where they say so and know the costs."""
     lookup = build(settings, reference)
-    if not settings.adaptive or not settings.pass_seconds or settings.k == 0:
+    if not needs_cost(settings) or not settings.pass_seconds:
         return lookup
     return AdaptiveLookup(lookup, PassCost(settings.pass_seconds), settings.n_max)
 

@@ -42,7 +42,7 @@
   function replay(grams, settings, contextLimit = null) {
     const { output, context, reference, promptLength } = grams;
     const passes = [];
-    const adaptive = settings.adaptive && settings.k > 0 && settings.pass_seconds.length ? new Adaptive(settings.pass_seconds, settings.n_max) : null;
+    const adaptive = settings.adaptive && settings.k > 0 && !settings.fixed_width && settings.pass_seconds.length ? new Adaptive(settings.pass_seconds, settings.n_max) : null;
     for (let first = 1; first < output.length; ) {
       const room = contextLimit === null ? Infinity : contextLimit - (promptLength + first - 1);
       if (room < 1) break;

@@ -135,7 +135,7 @@ def test_every_sampling_setting_has_its_option():
     given = {option for action in generate_._actions for option in action.option_strings}
     other = {
         "-h", "--help", "--prompt", "--prompt-file", "--raw", "--system", "--answer-prefix",
-        "--reference", "--strict", "--adaptive", "--ban", "--model", "--device", "--dtype", "--compare", "--events",
+        "--reference", "--strict", "--adaptive", "--no-adaptive", "--ban", "--model", "--device", "--dtype", "--compare", "--events",
     }  # fmt: skip
     assert given == covered | other
     assert "generate" in options

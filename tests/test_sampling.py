@@ -162,7 +162,7 @@ def p_value(observed, expected):
 
 
 GRID = list(itertools.product((0.3, 1.0, 1.7), (1.0, 0.9), (0, 3)))
-EACH = 600  # draws of two tokens per setting: 21,600 in all, over every kind of draft
+EACH = 1700  # draws of two tokens per setting: 20,400 in all for every kind of draft
 ROUNDS = 4
 
 

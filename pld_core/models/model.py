@@ -30,7 +30,7 @@ from pld_core.sampling import Chooser
 from pld_core.settings import Settings, SettingsError
 from pld_core.text import Pieces
 from pld_core.trace import Trace, compare, lanes
-from pld_core.width import drafter
+from pld_core.width import drafter, needs_cost
 
 ORDINARY_LOGIT = 16.0
 
@@ -229,7 +229,7 @@ class Model:
         Raises PromptError or SettingsError at once.
         """
         wanted = {
-            name: replace(own, pass_seconds=self.pass_seconds) if own.adaptive else own
+            name: replace(own, pass_seconds=self.pass_seconds) if needs_cost(own) else own
             for name, own in {"pld": settings, **(beside or {})}.items()
         }
         settings = wanted["pld"]
