@@ -257,6 +257,7 @@ def recorded(quick, tmp_path, capsys):
         (["-n", "1"], {"n_max": 1}), (["-n", "9"], {"n_max": 9}),
         (["--n-min", "2"], {"n_min": 2}), (["-k", "3"], {"k": 3}), (["-k", "0"], {"k": 0}),
         (["--policy", "oldest"], {"policy": "oldest"}), ([], {}),
+        (["--no-adaptive"], {"adaptive": False}),
     ],
     ids=str,
 )  # fmt: skip
@@ -266,7 +267,10 @@ def test_each_lookup_option_reaches_the_replay(options, changed, recorded, monke
     monkeypatch.setattr(cli, "what_if", lambda lane, s: asked.append(s) or what_if(lane, s))
     assert main(["replay", str(recorded), *options]) == 0
     (settings,) = asked
-    assert settings == Settings(**changed)
+    start = trace.read(recorded.read_text().splitlines())["pld"].start
+    costs = Settings.from_json(start.settings).pass_seconds
+    assert len(costs) > 1
+    assert settings == Settings(**changed, pass_seconds=costs)
     table = capsys.readouterr().out
     shown = f"{settings.n_max}..{settings.n_min}, {settings.k}"
     assert shown in table
