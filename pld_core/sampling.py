@@ -68,13 +68,18 @@ class Chooser:
             _processors(settings.sampling, prompt_length, limit, list(eos), device)
         )
 
+    @property
+    def takes_the_largest(self) -> bool:
+        """Whether the largest logit is the choice, whatever the position and the context."""
+        return self._sampling.greedy and not self._processors
+
     def scores(
         self, logits: torch.Tensor, ids: Sequence[int], parents: Sequence[int] = ()
     ) -> ChosenScores:
         """logits [W, V]; ids: the whole context up to and with the W forwarded tokens, of which
         the last W - 1 are the nodes of a tree where there are `parents`."""
         logits = logits.float()  # exact, and on a CPU argmax over bfloat16 is five times slower
-        if self._sampling.greedy and not self._processors:
+        if self.takes_the_largest:
             return ChosenScores(logits, logits.argmax(-1).tolist(), logits, logits)
         # one tensor for all rows, of which each sees its prefix
         context = torch.tensor([ids if self._processors else []], device=logits.device)

@@ -17,8 +17,7 @@ from pld_core.sampling import ChosenScores, Chooser
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 PREFILL_CHUNK = 512  # positions; bounds the memory of a long prompt's attention
-
-Linear = Callable[[torch.Tensor], torch.Tensor]
+_SCORES = 1 << 26  # attention scores that are held at once
 
 
 def can_fuse(network: PreTrainedModel) -> bool:
@@ -36,12 +35,40 @@ def can_fuse(network: PreTrainedModel) -> bool:
     )
 
 
+class Linear:
+    """x [W, in] -> [W, out]; one product for all the modules it is made of, whose weights it
+    takes over and, on a CPU, packs."""
+
+    def __init__(self, *modules: torch.nn.Linear) -> None:
+        weights = [module.weight.detach() for module in modules]
+        self._weight = torch.cat(weights) if len(weights) > 1 else weights[0]
+        biases = [module.bias.detach() for module in modules if module.bias is not None]
+        self._bias = torch.cat(biases) if biases else None
+        for module in modules:
+            module.weight = torch.nn.Parameter(self._weight.new_empty(0), requires_grad=False)
+        self._packed = self._weight.device.type == "cpu" and _packs(self._weight.dtype)
+        if self._packed:
+            self._weight = torch.ops.mkldnn._reorder_linear_weight(self._weight, 1)
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        if self._packed:
+            return torch.ops.mkldnn._linear_pointwise(x, self._weight, self._bias, "none", [], "")
+        return F.linear(x, self._weight, self._bias)
+
+    def onto(self, sum_: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        """sum_ + self(x); on a GPU in place, which costs no kernel of its own."""
+        if self._weight.device.type == "cpu":
+            return sum_ + self(x)
+        if self._bias is not None:
+            sum_.add_(self._bias)
+        return sum_.addmm_(x, self._weight.t())
+
+
 @dataclass(frozen=True, slots=True)
 class _Layer:
     before_attention: torch.Tensor
     qkv: Linear
-    q_norm: torch.Tensor | None
-    k_norm: torch.Tensor | None
+    qk_norm: torch.Tensor | None  # [heads + kv_heads, head_size]
     out: Linear
     before_mlp: torch.Tensor
     gate_up: Linear
@@ -67,8 +94,8 @@ class FusedNetwork:
         self.eps: float = config.rms_norm_eps
         self.embedding = network.model.embed_tokens.weight.detach()
         self.norm = network.model.norm.weight.detach()
-        self.layers = [_fuse(layer) for layer in network.model.layers]
-        self.head = _linear(network.lm_head)
+        self.layers = [_fuse(layer, self.heads, self.kv_heads) for layer in network.model.layers]
+        self.head = Linear(network.lm_head)
         self._rotary = network.model.rotary_emb
 
     @property
@@ -91,65 +118,94 @@ class FusedNetwork:
         span = cache.span(end)
         if parents:
             positions = torch.tensor([0, *tree.depths(parents)], device=self.device) + begin
-            mask = tree_mask(parents, begin, cache.layers[0][0].dtype, self.device)
+            mask = tree_mask(parents, begin, torch.float32, self.device)
         else:
             positions = torch.arange(begin, end, device=self.device)
             mask = _causal(begin, span, len(tokens), cache.layers[0][0])
-        cos, sin = self._rotation(positions, x)
-        for layer, (keys, values) in zip(self.layers, cache.layers):
+        cos, sin = self.rotation(positions)
+        if mask is not None:
+            mask = self.for_groups(mask)
+
+        def attend(place: int, qkv: torch.Tensor) -> torch.Tensor:
+            keys, values = cache.layers[place]
+            qk, v = qkv.split((self.heads + self.kv_heads, self.kv_heads), 1)
+            qk = torch.addcmul(qk * cos, qk.roll(self.head_size // 2, -1), sin)
+            keys[:, begin:end] = qk[:, self.heads :].transpose(0, 1)
+            values[:, begin:end] = v.transpose(0, 1)
+            return self.mix(qk[:, : self.heads], keys[:, :span], values[:, :span], mask)
+
+        x = self.hidden(x, attend)
+        cache.length = end
+        return self.logits(x[-1:] if last_only else x)
+
+    def hidden(self, x: torch.Tensor, attend: Attend) -> torch.Tensor:
+        """Every layer over x [W, hidden], which may be overwritten."""
+        both = self.heads + self.kv_heads
+        for place, layer in enumerate(self.layers):
             h = F.rms_norm(x, x.shape[1:], layer.before_attention, self.eps)
-            x = x + self._attend(layer, h, cos, sin, mask, keys, values, begin, end, span)
+            qkv = layer.qkv(h).view(len(x), -1, self.head_size)
+            if layer.qk_norm is not None:
+                qk = qkv[:, :both]
+                torch.mul(F.rms_norm(qk, qk.shape[2:], None, self.eps), layer.qk_norm, out=qk)
+            x = layer.out.onto(x, attend(place, qkv))
             h = F.rms_norm(x, x.shape[1:], layer.before_mlp, self.eps)
             gate, up = layer.gate_up(h).chunk(2, -1)
-            x = x + layer.down(F.silu(gate) * up)
-        cache.length = end
-        if last_only:
-            x = x[-1:]
+            x = layer.down.onto(x, F.silu(gate) * up)
+        return x
+
+    def logits(self, x: torch.Tensor) -> torch.Tensor:
+        """[W, V] of what the last layer gave [W, hidden]."""
         return self.head(F.rms_norm(x, x.shape[1:], self.norm, self.eps))
 
-    def _attend(self, layer, h, cos, sin, mask, keys, values, begin, end, span) -> torch.Tensor:
-        width, heads, kv_heads = len(h), self.heads, self.kv_heads
-        qk, v = layer.qkv(h).view(width, -1, self.head_size).split((heads + kv_heads, kv_heads), 1)
-        if layer.q_norm is not None:
-            q, k = qk.split((heads, kv_heads), 1)
-            q = F.rms_norm(q, q.shape[2:], layer.q_norm, self.eps)
-            k = F.rms_norm(k, k.shape[2:], layer.k_norm, self.eps)
-            qk = torch.cat((q, k), 1)
-        qk = torch.addcmul(qk * cos, qk.roll(self.head_size // 2, -1), sin)
-        keys[:, begin:end] = qk[:, heads:].transpose(0, 1)
-        values[:, begin:end] = v.transpose(0, 1)
-        return layer.out(self._mix(qk[:, :heads], keys[:, :span], values[:, :span], mask))
-
-    def _mix(self, q, keys, values, mask) -> torch.Tensor:
-        """Attention of q [W, heads, size] over keys and values [kv_heads, N, size]: [W, -1]."""
-        width = len(q)
-        if q.device.type != "cpu":
-            mixed = F.scaled_dot_product_attention(
-                q.transpose(0, 1)[None], keys[None], values[None], mask, enable_gqa=True
-            )
-            return mixed[0].transpose(0, 1).reshape(width, -1)
+    def mix(
+        self,
+        q: torch.Tensor,
+        keys: torch.Tensor,
+        values: torch.Tensor,
+        mask: torch.Tensor | None,
+    ) -> torch.Tensor:
+        """Attention of q [W, heads, size] over keys and values [kv_heads, N, size]: [W, -1].
+        mask [W * group, N], see for_groups, is added to the scores. In half precision scores
+        and softmax are float32 all the same."""
+        width, group = len(q), self.heads // self.kv_heads
+        block = max(1, _SCORES // (self.heads * keys.shape[1]))
+        if mask is not None and width > block:
+            parts = zip(q.split(block), mask.split(block * group))
+            return torch.cat([self.mix(rows, keys, values, part) for rows, part in parts])
         # the heads of a group share their keys, so they are rows of one product
-        group = self.heads // self.kv_heads
-        rows = q.view(width, self.kv_heads, group, self.head_size).permute(1, 2, 0, 3)
-        rows = rows.reshape(self.kv_heads, group * width, self.head_size).to(keys.dtype)
+        rows = q.unflatten(1, (self.kv_heads, group)).transpose(0, 1)
+        rows = rows.reshape(self.kv_heads, width * group, self.head_size).to(keys.dtype)
         scale = self.head_size**-0.5
         if mask is None:
             scores = torch.bmm(rows * scale, keys.transpose(1, 2))
         else:
-            mask = mask.repeat(group, 1)[None]
-            scores = torch.baddbmm(mask, rows, keys.transpose(1, 2), alpha=scale)
-        mixed = torch.bmm(scores.softmax(-1), values)
-        mixed = mixed.view(self.kv_heads, group, width, self.head_size).permute(2, 0, 1, 3)
+            scores = _scores(mask[None], rows, keys.transpose(1, 2), scale)
+        mixed = torch.bmm(scores.softmax(-1).to(values.dtype), values)
+        mixed = mixed.view(self.kv_heads, width, group * self.head_size).transpose(0, 1)
         return mixed.reshape(width, -1).to(q.dtype)
 
-    def _rotation(
-        self, positions: torch.Tensor, x: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def for_groups(self, mask: torch.Tensor) -> torch.Tensor:
+        """A mask [W, N] for the rows of `mix` [W * group, N]."""
+        group = self.heads // self.kv_heads
+        return mask[:, None].expand(-1, group, -1).flatten(0, 1)
+
+    def rotation(self, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """cos and sin [W, 1, head_size] by which queries and keys at positions [W] turn."""
         # transformers' own rotary embedding, so every kind of frequency scaling is its kind
-        cos, sin = self._rotary(x[None], positions[None])
+        like = self.embedding[:1][None]
+        cos, sin = self._rotary(like, positions[None])
         sin = sin.clone()
         sin[..., : self.head_size // 2] *= -1  # so that rotating is a roll
         return cos[0, :, None], sin[0, :, None]
+
+    def target(self, chooser: Chooser, positions: int, fixed_width: int = 0) -> FusedTarget:
+        """See FusedTarget."""
+        return FusedTarget(self, chooser, positions, fixed_width)
+
+
+Attend = Callable[[int, torch.Tensor], torch.Tensor]
+"""(layer, queries, keys and values [W, heads + 2 * kv_heads, size], not yet turned) -> what
+attention gives [W, heads * size]; writes the cache."""
 
 
 class FusedCache:
@@ -250,31 +306,21 @@ class FusedTarget:
         self._cache.length = len(self._ids)
 
 
-def _fuse(layer) -> _Layer:
+def _fuse(layer, heads: int, kv_heads: int) -> _Layer:
     attention, mlp = layer.self_attn, layer.mlp
+    qk_norm = None
+    if hasattr(attention, "q_norm"):
+        norms = (attention.q_norm.weight, heads), (attention.k_norm.weight, kv_heads)
+        qk_norm = torch.cat([weight.detach().expand(count, -1) for weight, count in norms])
     return _Layer(
         layer.input_layernorm.weight.detach(),
-        _linear(attention.q_proj, attention.k_proj, attention.v_proj),
-        attention.q_norm.weight.detach() if hasattr(attention, "q_norm") else None,
-        attention.k_norm.weight.detach() if hasattr(attention, "k_norm") else None,
-        _linear(attention.o_proj),
+        Linear(attention.q_proj, attention.k_proj, attention.v_proj),
+        qk_norm,
+        Linear(attention.o_proj),
         layer.post_attention_layernorm.weight.detach(),
-        _linear(mlp.gate_proj, mlp.up_proj),
-        _linear(mlp.down_proj),
+        Linear(mlp.gate_proj, mlp.up_proj),
+        Linear(mlp.down_proj),
     )
-
-
-def _linear(*modules: torch.nn.Linear) -> Linear:
-    """One product for all of them, with weights taken over and, on a CPU, packed."""
-    weight = torch.cat([module.weight.detach() for module in modules])
-    biases = [module.bias.detach() for module in modules if module.bias is not None]
-    bias = torch.cat(biases) if biases else None
-    for module in modules:
-        module.weight = torch.nn.Parameter(weight.new_empty(0), requires_grad=False)
-    if weight.device.type == "cpu" and _packs(weight.dtype):
-        packed = torch.ops.mkldnn._reorder_linear_weight(weight, 1)
-        return lambda x: torch.ops.mkldnn._linear_pointwise(x, packed, bias, "none", [], "")
-    return lambda x: F.linear(x, weight, bias)
 
 
 def _packs(dtype: torch.dtype) -> bool:
@@ -288,9 +334,16 @@ def _packs(dtype: torch.dtype) -> bool:
         return False
 
 
+def _scores(mask, rows, keys, scale: float) -> torch.Tensor:
+    if rows.dtype == torch.float32:
+        return torch.baddbmm(mask, rows, keys, alpha=scale)
+    return torch.add(mask, torch.bmm(rows, keys, out_dtype=torch.float32), alpha=scale)
+
+
 def _causal(begin: int, span: int, width: int, like: torch.Tensor) -> torch.Tensor | None:
-    """[W, span] added to the attention's scores; None for a single position that sees all."""
-    if width == 1 and span == begin + 1:
+    """[W, span] added to the attention's scores; on a CPU None for a single position that sees
+    all."""
+    if width == 1 and span == begin + 1 and like.device.type == "cpu":
         return None
-    mask = torch.full((width, span), float("-inf"), dtype=like.dtype, device=like.device)
+    mask = torch.full((width, span), float("-inf"), device=like.device)
     return mask.triu_(begin + 1)

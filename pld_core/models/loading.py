@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,16 +17,20 @@ from transformers import (
     AutoModelForCausalLM,
     AutoModelForSeq2SeqLM,
     AutoTokenizer,
+    PreTrainedModel,
 )
 from transformers.utils import logging as transformers_logging
 
 from pld_core.models import embedded
 from pld_core.models.errors import ModelError
 from pld_core.models.fused import FusedNetwork, can_fuse
+from pld_core.models.graphed import GraphedNetwork, can_graph
 from pld_core.models.model import Model
 from pld_core.settings import Settings
 
 DTYPES = ("float32", "bfloat16", "float16")
+
+log = logging.getLogger(__name__)
 
 
 def load(
@@ -62,16 +67,40 @@ def load(
     packaged = embedded.PACKAGE if name is None else "local"
     revision = getattr(network.config, "_commit_hash", None) or packaged
     model = Model(shown, revision, network, tokenizer)
-    _check_rollback(model)
-    if eager or not can_fuse(network):
-        return model
-    wanted = _probe(model)
-    fused = replace(model, fused=FusedNetwork(network))
-    if not model.close(_probe(fused), wanted):
-        # a variant of the family that is not what its config says: as transformers runs it
-        del network, model, fused, wanted
-        return load(name, device, dtype, report, eager=True)
-    return fused
+    try:
+        _check_rollback(model)
+        if eager or not can_fuse(network):
+            return model
+        wanted = _probe(model)
+        fused = replace(model, fused=_own(network))
+        if _runs_alike(fused, wanted):
+            return fused
+    except torch.OutOfMemoryError as error:
+        raise ModelError(_sentence(shown, error)) from error
+    # a variant of the family that is not what its config says: as transformers runs it
+    del network, model, fused, wanted
+    return load(name, device, dtype, report, eager=True)
+
+
+def _own(network: PreTrainedModel) -> FusedNetwork | GraphedNetwork:
+    """Our own forward pass of a network, for a GPU or for a CPU."""
+    graphed = network.device.type == "cuda" and can_graph(network)
+    fused = FusedNetwork(network)
+    return GraphedNetwork(fused) if graphed else fused
+
+
+def _runs_alike(model: Model, wanted: torch.Tensor) -> bool:
+    """Whether its passes run here and give the logits that are wanted."""
+    try:
+        return model.close(_probe(model), wanted)
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as error:
+        log.warning(
+            "%s is run by transformers, and slower: our own forward pass failed here (%s: %s).",
+            model.name, type(error).__name__, str(error).partition("\n")[0],
+        )
+        return False
 
 
 def has_gpu() -> bool:
@@ -198,6 +227,8 @@ def _check_rollback(model: Model) -> None:
         rolls = model.target(Settings(), prompt_length=2)
         rolls.prefill(_probe_tokens(model)[:2])
         good = rolls.can_roll_back and model.close(_probe(model), _probe(model, at_once=True))
+    except torch.OutOfMemoryError:
+        raise
     except Exception as error:
         raise ModelError(sentence) from error
     if not good:
@@ -218,8 +249,8 @@ def _probe(model: Model, at_once: bool = False) -> torch.Tensor:
     target = model.target(Settings(), prompt_length=len(prompt))
     target.prefill(prompt)
     if at_once:
-        return target.forward([a, b, c, d, e]).logits[-1:].float()
+        return target.forward([a, b, c, d, e]).logits[-1:].float().clone()
     for tokens, right in (([a, b, wrong, wrong, wrong], 2), ([c], 1), ([d, wrong], 1)):
         target.forward(tokens)
         target.commit(right)
-    return target.forward([e]).logits.float()
+    return target.forward([e]).logits.float().clone()

@@ -19,10 +19,12 @@ from pld_core.events import Event, Start
 from pld_core.models.eager import EagerTarget, context_limit
 from pld_core.models.cost import pass_seconds
 from pld_core.models.encdec import EncoderDecoderTarget
-from pld_core.models.fused import FusedNetwork, FusedTarget
+from pld_core.models.fused import FusedNetwork
+from pld_core.models.graphed import GraphedNetwork
 from pld_core.models.rounding import measure
 from pld_core.models.static import StaticTarget, why_not_static
 from pld_core.models.strict import TRIED, exact_width, positions_tried
+from pld_core.models.target import Target
 from pld_core.models.trees import reads_trees
 from pld_core.prompting import Ask, control_tokens, decoder, encode, encode_reference
 from pld_core.race import race
@@ -44,7 +46,7 @@ class Model:
     revision: str
     network: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
-    fused: FusedNetwork | None = None
+    fused: FusedNetwork | GraphedNetwork | None = None
 
     @property
     def device(self) -> str:
@@ -129,7 +131,7 @@ class Model:
             notices=notices,
         )
 
-    def target(self, settings: Settings, prompt_length: int) -> EagerTarget | FusedTarget:
+    def target(self, settings: Settings, prompt_length: int) -> Target:
         """A fresh target for one lane; prompt_length in tokens. Raises SettingsError for strict
         mode on an architecture that it does not run on."""
         own = 1 if self.encoder_decoder else prompt_length
@@ -148,9 +150,9 @@ class Model:
 
     def _target(
         self, chooser: Chooser, positions: int, width: int, trees: bool = False
-    ) -> EagerTarget | FusedTarget:
+    ) -> Target:
         if self.fused is not None:
-            return FusedTarget(self.fused, chooser, positions, width)
+            return self.fused.target(chooser, positions, width)
         if width:
             return StaticTarget(self.network, chooser, width, positions)
         return EagerTarget(self.network, chooser, trees)

@@ -50,7 +50,8 @@ class Target(Protocol):
         position alone (W = 1)."""
 
     def forward(self, tokens: Sequence[int], parents: Sequence[int] = ()) -> Scores:
-        """Run W <= room further positions; returns when the choices are on the host.
+        """Run W <= room further positions. On a GPU they may still be running when this returns:
+        reading the choices waits for them.
 
         parents [W - 1], given for a tree alone: tokens[1:] are its nodes and tokens[0] is its
         root, see pld_core.tree. A position then sees the context and the nodes above it, and
