@@ -60,7 +60,9 @@ SCRIPTS = (  # each uses only those before it
     "files.js",
     "plot.js",
     "link.js",
+    "automaton.js",
     "grams.js",
+    "lookups.js",
     "adaptive.js",
     "whatif.js",
     "costs.js",
@@ -119,7 +121,13 @@ class Words:
     broken = "The run broke off. Its lanes are shown as far as they came."
     n_min = "Shortest match, tokens"
     policy = "Of several equal matches, copy"
-    policies = {"recent": "the most recent", "oldest": "the oldest"}
+    policies = {
+        "recent": "the most recent",
+        "oldest": "the oldest",
+        "nearest": "the nearest to the last copy",
+        "vote": "the most common continuation",
+        "longest": "the longest, also beyond n",
+    }
     system = "System prompt (optional)"
     adaptive = "Drafts only as long as they pay"
     adaptive_info = (
@@ -568,7 +576,7 @@ def build(
                 plain = gr.Checkbox(
                     True, label=Words.plain, info=Words.plain_info, elem_id="plain"
                 )
-                policies = [(Words.policies.get(name, name), name) for name in POLICIES]
+                policies = [(Words.policies[name], name) for name in POLICIES]
                 with gr.Accordion(Words.settings, open=False):
                     n_max = _slider("n_max", Words.n_max, first["n_max"])
                     n_min = _slider("n_min", Words.n_min)

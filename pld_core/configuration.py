@@ -9,6 +9,12 @@ from dataclasses import dataclass
 from pld_core.settings import Settings
 
 NAME = "MODEL"  # stands for the model in every command
+TIES = {
+    "recent": "the most recent",
+    "oldest": "the oldest",
+    "nearest": "the one nearest to the last copy",
+    "vote": "the most common continuation",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +41,7 @@ def _transformers(s: Settings) -> Configuration:
         f"    max_matching_ngram_size={s.n_max},\n"
         ")"
     )
-    differs = [_oldest(s), _down_to_one(s), "drafts stop before an end-of-sequence token"]
+    differs = [_tie(s, "oldest"), _down_to_one(s), "drafts stop before an end-of-sequence token"]
     return Configuration("transformers", text, _note(differs))
 
 
@@ -48,7 +54,7 @@ def _vllm(s: Settings) -> Configuration:
     }
     text = f"vllm serve {NAME} --speculative-config {shlex.quote(json.dumps(speculative))}"
     alone = "its mean acceptance length leaves out passes without a draft, so it reads higher"
-    return Configuration("vLLM", text, _note([_oldest(s), _no_period(s), alone]))
+    return Configuration("vLLM", text, _note([_tie(s, "oldest"), _no_period(s), alone]))
 
 
 def _sglang(s: Settings) -> Configuration:
@@ -64,6 +70,7 @@ def _sglang(s: Settings) -> Configuration:
         "a first request with a long document copies little from it",
         f"it counts the token before the draft too, hence {s.k + 1}; match and draft share the depth",
         "" if s.n_min == 1 else "it has no shortest match",
+        _tie(s, "recent"),
     ]
     return Configuration("SGLang", text, _note(differs))
 
@@ -77,9 +84,7 @@ def _llama_cpp(s: Settings) -> Configuration:
     )
     differs = [
         "" if s.n_min == s.n_max else f"it matches exactly {s.n_max} tokens and tries nothing shorter",
-        "of equal matches it copies the most recent, not the oldest"
-        if s.policy == "oldest"
-        else "",
+        _tie(s, "recent"),
         "it drafts nothing when too few tokens follow the match",
     ]
     return Configuration("llama.cpp", text, _note(differs))
@@ -96,7 +101,8 @@ def _tensorrt_llm(s: Settings) -> Configuration:
         "  is_public_pool: false\n"
         "disable_overlap_scheduler: true"
     )
-    differs = [_down_to_one(s), "a file for trtllm-serve --config; every request has its own pool"]
+    tie = _tie(s, "oldest" if s.policy == "oldest" else "recent")
+    differs = [tie, _down_to_one(s), "a file for trtllm-serve --config; every request has its own pool"]
     return Configuration("TensorRT-LLM", text, _note(differs))
 
 
@@ -104,8 +110,11 @@ def _command(*parts: str) -> str:
     return " \\\n  ".join(parts)
 
 
-def _oldest(s: Settings) -> str:
-    return "" if s.policy == "oldest" else "of equal matches it copies the oldest, not the most recent"
+def _tie(s: Settings, own: str) -> str:
+    """An engine whose tie rule is the policy `own`."""
+    if s.policy == "longest":
+        return f"no match is longer than {s.n_max} tokens, and of equal ones it copies {TIES[own]}"
+    return "" if s.policy == own else f"of equal matches it copies {TIES[own]}, not {TIES[s.policy]}"
 
 
 def _down_to_one(s: Settings) -> str:

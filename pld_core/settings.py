@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pld_core.cost import PassCost
 from pld_core.tree import BRANCHES
 
-POLICIES = ("recent", "oldest")
+POLICIES = ("recent", "oldest", "nearest", "vote", "longest")
 SEARCHES = ("context", "prompt")
 
 

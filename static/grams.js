@@ -3,14 +3,21 @@
 (function (lens) {
   "use strict";
 
+  const { SuffixAutomaton } = lens;
+  const BORDER = -1; // equals no token
+
   class Grams {
-    // prompt, output, reference: token ids. A match never spans the reference and the prompt.
+    // prompt, output, reference: token ids. They stand in one text, the reference first; no match
+    // reaches over the border between it and the prompt.
     constructor(prompt, output, reference = []) {
-      this.promptLength = prompt.length;
       this.output = output;
-      this.context = [...prompt, ...output];
-      this.reference = reference;
+      this.text = [...reference, ...prompt, ...output];
+      this.border = reference.length;
+      this.promptEnd = reference.length + prompt.length;
       this.levels = [];
+      this.places = [];
+      this.votes = [];
+      this.longest = {};
     }
 
     static of({ start, ids }) {
@@ -18,52 +25,85 @@
       return new Grams(start.prompt.ids, ids, Array.isArray(reference) ? reference : []);
     }
 
-    // The n-grams that end at the output's tokens, each with its earlier places.
+    // [end]: the class of the n-gram that ends there, -1 where there is none.
+    classes(n) {
+      while (this.levels.length < n) this.levels.push(this.#classify());
+      return this.levels[n - 1].classes;
+    }
+
+    // The n-grams that end at the output's tokens, each with its earlier places, in all the text
+    // and in what stands before the output.
     level(n) {
-      while (this.levels.length < n) this.levels.push(this.#next());
-      return this.levels[n - 1];
+      return (this.places[n] ??= this.#count(n, (size) => new Places(size), (length) => new Found(length)));
+    }
+
+    // For output token j: where the n-gram that ends with it ended most recently before the token
+    // that follows it most often; of two tokens as frequent the more recent wins.
+    mostFollowed(n) {
+      return (this.votes[n] ??= this.#count(n, (size) => new Votes(size, this.text), (length) => new Int32Array(length)));
+    }
+
+    // For output token j: how long the longest match that ends with it is, and where it first
+    // ended; in the prompt only or in all the text.
+    longestMatches(promptOnly) {
+      return (this.longest[promptOnly] ??= this.#longest(promptOnly));
     }
 
     // An n-gram is an (n-1)-gram and the token after it.
-    #next() {
+    #classify() {
       const n = this.levels.length + 1;
-      const below = this.levels[n - 2];
-      const classes = new Map();
-      const classOf = (shorter, token) => {
+      const below = this.levels[n - 2]?.classes;
+      const keys = new Map();
+      const classes = new Int32Array(this.text.length).fill(-1);
+      this.text.forEach((token, end) => {
+        const shorter = n === 1 ? 0 : end === 0 || end === this.border ? -1 : below[end - 1];
+        if (shorter < 0) return;
         const key = shorter * 2 ** 32 + token;
-        if (!classes.has(key)) classes.set(key, classes.size);
-        return classes.get(key);
-      };
-      const classify = (text, shorter) => {
-        const found = new Int32Array(text.length).fill(-1);
-        for (let end = n - 1; end < text.length; end++) found[end] = classOf(n === 1 ? 0 : shorter[end - 1], text[end]);
-        return found;
-      };
-      const context = classify(this.context, below?.context);
-      const reference = classify(this.reference, below?.reference);
-      const inReference = new Places(classes.size);
-      for (let end = n - 1; end < this.reference.length - 1; end++) inReference.add(reference[end], end);
-      return { context, reference, ...this.#places(n, context, inReference) };
+        if (!keys.has(key)) keys.set(key, keys.size);
+        classes[end] = keys.get(key);
+      });
+      return { classes, size: keys.size };
     }
 
-    // For output token j: where the n-gram that ends with it ended before. What ends a text has
-    // nothing behind it to be copied, so in prompt and reference the last n-gram is no place.
-    #places(n, context, inReference) {
-      const { promptLength, output } = this;
-      const size = inReference.last.length;
-      const all = new Places(size);
-      const inPrompt = new Places(size);
-      const found = { all: new Found(output.length), inPrompt: new Found(output.length), inReference: new Found(output.length) };
-      for (let end = n - 1; end < context.length; end++) {
-        const own = context[end];
-        if (end >= promptLength) {
-          const j = end - promptLength;
-          found.all.put(j, all, own);
-          found.inPrompt.put(j, inPrompt, own);
-          found.inReference.put(j, inReference, own);
+    // What ends a text has nothing behind it to be copied, so in prompt and reference the last
+    // n-gram is no place.
+    #count(n, places, found) {
+      const { text, border, promptEnd, output } = this;
+      const classes = this.classes(n);
+      const { size } = this.levels[n - 1];
+      const [all, inPrompt] = [places(size), places(size)];
+      const [inAll, inPromptAlone] = [found(output.length), found(output.length)];
+      for (let end = 0; end < text.length; end++) {
+        const own = classes[end];
+        if (own < 0) continue;
+        if (end >= promptEnd) {
+          all.put(inAll, end - promptEnd, own);
+          inPrompt.put(inPromptAlone, end - promptEnd, own);
         }
+        if (end === border - 1) continue;
         all.add(own, end);
-        if (end < promptLength - 1) inPrompt.add(own, end);
+        if (end < promptEnd - 1) inPrompt.add(own, end);
+      }
+      return { all: inAll, inPrompt: inPromptAlone };
+    }
+
+    #longest(promptOnly) {
+      const { text, border, promptEnd, output } = this;
+      const automaton = new SuffixAutomaton();
+      for (let place = 0; place < border - 1; place++) automaton.extend(text[place], place);
+      automaton.extend(BORDER, border);
+      const found = { length: new Int32Array(output.length), end: new Int32Array(output.length) };
+      let [state, length] = [0, 0];
+      for (let place = border; place < text.length; place++) {
+        if (place > border && (!promptOnly || place < promptEnd)) {
+          automaton.extend(text[place - 1], place - 1);
+          state = automaton.repeated;
+          length = automaton.length[state];
+        }
+        [state, length] = automaton.step(state, length, text[place]);
+        if (place < promptEnd) continue;
+        found.length[place - promptEnd] = length;
+        found.end[place - promptEnd] = automaton.end[state];
       }
       return found;
     }
@@ -82,6 +122,12 @@
       this.last[own] = end;
       this.count[own] += 1;
     }
+
+    put(found, j, own) {
+      found.first[j] = this.first[own];
+      found.last[j] = this.last[own];
+      found.count[j] = this.count[own];
+    }
   }
 
   // What Places knew when output token j had come.
@@ -91,11 +137,28 @@
       this.last = new Int32Array(length).fill(-1);
       this.count = new Int32Array(length);
     }
+  }
 
-    put(j, places, own) {
-      this.first[j] = places.first[own];
-      this.last[j] = places.last[own];
-      this.count[j] = places.count[own];
+  // The place of each class so far that stands before its most frequent next token.
+  class Votes {
+    constructor(size, text) {
+      this.text = text;
+      this.votes = new Map();
+      this.most = new Int32Array(size);
+      this.end = new Int32Array(size).fill(-1);
+    }
+
+    add(own, end) {
+      const followed = own * 2 ** 32 + this.text[end + 1];
+      const votes = (this.votes.get(followed) ?? 0) + 1;
+      this.votes.set(followed, votes);
+      if (votes < this.most[own]) return;
+      this.most[own] = votes;
+      this.end[own] = end;
+    }
+
+    put(found, j, own) {
+      found[j] = this.end[own];
     }
   }
 
@@ -104,11 +167,11 @@
   function textCopyRate(grams, n) {
     const { length } = grams.output;
     if (length === 0) return 0;
-    const { count } = grams.level(n + 1).all;
+    const { last } = grams.level(n + 1).all;
     let covered = 0;
     let upTo = 0;
     for (let j = n; j < length; j++) {
-      if (count[j] === 0) continue;
+      if (last[j] < grams.border) continue;
       covered += j + 1 - Math.max(upTo, j - n);
       upTo = j + 1;
     }

@@ -4,8 +4,7 @@
   "use strict";
 
   const UNSET = { n_max: 3, n_min: 1, k: 10, policy: "recent", search: "context", periodic: true, max_new_tokens: 256, fixed_width: 0, adaptive: false };
-  const { Adaptive, areCosts } = lens;
-  const POLICIES = ["recent", "oldest"];
+  const { Adaptive, areCosts, lookups } = lens;
 
   // The lookup settings of a lane, complete; what it did not record is the decoder's default.
   function settingsOf({ start }) {
@@ -18,48 +17,35 @@
   }
 
   // Whether the lane's own lookup is one that is replayed here.
-  const canReplay = ({ start }) => start.settings.policy === undefined || POLICIES.includes(start.settings.policy);
+  const canReplay = ({ start }) => start.settings.policy === undefined || Object.hasOwn(lookups, start.settings.policy);
 
-  // The longest match of the text that ends with output token j, or null.
-  function find(grams, j, { n_max, n_min, policy, search }) {
-    const end = grams.promptLength + j;
-    const oldest = policy === "oldest";
-    for (let n = Math.min(n_max, end + 1); n >= n_min; n--) {
-      const level = grams.level(n);
-      const own = search === "prompt" ? level.inPrompt : level.all;
-      const alternatives = own.count[j] + level.inReference.count[j];
-      if (alternatives === 0) continue;
-      const inReference = level.inReference.count[j] > 0 && (oldest || own.count[j] === 0);
-      const places = inReference ? level.inReference : own;
-      const start = (oldest ? places.first[j] : places.last[j]) - n + 1;
-      return { start, n, region: inReference ? "reference" : start < grams.promptLength ? "prompt" : "output", alternatives };
-    }
-    return null;
+  // Where a draft is copied from, in all the text, and after how many tokens that ends.
+  function sourceOf({ border, promptEnd }, { from, n, region }, first) {
+    const begin = from + n;
+    return { begin, period: (region === "reference" ? border : promptEnd + first) - begin };
   }
 
   // The passes after the prefill, had the run used `settings`: {first, match, drafted, accepted,
   // kept}, in tokens; `first` is the output position of the first kept one.
   function replay(grams, settings, contextLimit = null) {
-    const { output, context, reference, promptLength } = grams;
+    const { output, text, border, promptEnd } = grams;
+    const lookup = new lookups[settings.policy](grams, settings);
     const passes = [];
     const adaptive = settings.adaptive && settings.k > 0 && !settings.fixed_width && settings.pass_seconds.length ? new Adaptive(settings.pass_seconds, settings.n_max) : null;
     for (let first = 1; first < output.length; ) {
-      const room = contextLimit === null ? Infinity : contextLimit - (promptLength + first - 1);
+      const room = contextLimit === null ? Infinity : contextLimit - (promptEnd - border + first - 1);
       if (room < 1) break;
       adaptive?.reveal(first);
       const longest = Math.min(settings.k, settings.max_new_tokens - first - 1, room - 1);
-      let match = longest < 1 ? null : find(grams, first - 1, settings);
+      let match = longest < 1 ? null : lookup.find(first - 1);
       let drafted = 0;
       let accepted = 0;
       if (match) {
-        const begin = match.start + match.n;
-        const inReference = match.region === "reference";
-        const source = inReference ? reference : context;
+        const { begin, period } = sourceOf(grams, match, first);
         // Behind the end of the context stands the draft itself: aaaa, abab.
-        const period = (inReference ? reference.length : promptLength + first) - begin;
-        drafted = settings.periodic && !inReference ? longest : Math.min(longest, period);
+        drafted = settings.periodic && match.region !== "reference" ? longest : Math.min(longest, period);
         const most = Math.min(drafted, output.length - first);
-        while (accepted < most && source[begin + (accepted % period)] === output[first + accepted]) accepted += 1;
+        while (accepted < most && text[begin + (accepted % period)] === output[first + accepted]) accepted += 1;
         if (adaptive) {
           drafted = adaptive.length({ first, n: match.n, drafted, agreed: accepted });
           accepted = Math.min(accepted, drafted);
@@ -68,6 +54,7 @@
       }
       const kept = Math.min(accepted + 1, output.length - first);
       passes.push({ first, match, drafted, accepted, kept });
+      lookup.keep(first, kept);
       first += kept;
     }
     return passes;
@@ -76,10 +63,8 @@
   // The draft of a replayed pass, token by token.
   function draftOf(grams, { first, match, drafted }) {
     if (!match) return [];
-    const begin = match.start + match.n;
-    const source = match.region === "reference" ? grams.reference : grams.context;
-    const period = (match.region === "reference" ? source.length : grams.promptLength + first) - begin;
-    return Array.from({ length: drafted }, (_, i) => source[begin + (i % period)]);
+    const { begin, period } = sourceOf(grams, match, first);
+    return Array.from({ length: drafted }, (_, i) => grams.text[begin + (i % period)]);
   }
 
   // The sums of replayed passes and the prefill.

@@ -8,6 +8,15 @@
   const fixed = (x, digits) => x.toFixed(digits);
   const percent = (x) => `${fixed(100 * x, x > 0 && x < 0.1 ? 1 : 0)} %`;
 
+  // Which of several equal matches is copied.
+  const policies = {
+    recent: "most recent",
+    oldest: "oldest",
+    nearest: "nearest to the last copy",
+    vote: "most common continuation",
+    longest: "longest, also beyond n",
+  };
+
   function duration(seconds) {
     if (seconds >= 100) return `${fixed(seconds, 0)} s`;
     if (seconds >= 1) return `${fixed(seconds, 2)} s`;
@@ -335,7 +344,7 @@
         n_min: "Shortest match",
         k: "Draft length, k",
         policy: "Among equal matches",
-        policies: { recent: "most recent", oldest: "oldest" },
+        policies,
         search: "Look in",
         searches: { context: "prompt and answer", prompt: "prompt only" },
         cut: "Drafts",
@@ -368,7 +377,7 @@
             now.n_max !== then.n_max && `n ${then.n_max} → ${now.n_max}`,
             now.n_min !== then.n_min && `shortest match ${then.n_min} → ${now.n_min}`,
             now.k !== then.k && `k ${then.k} → ${now.k}`,
-            now.policy !== then.policy && `among equal matches the ${now.policy === "oldest" ? "oldest" : "most recent"}`,
+            now.policy !== then.policy && `among equal matches the ${policies[now.policy]}`,
             now.adaptive !== then.adaptive && (now.adaptive ? "drafts as long as is expected to pay, by the time passes take here" : "drafts as long as k"),
             now.search !== then.search && (now.search === "prompt" ? "looking in the prompt only" : "looking in prompt and answer"),
           ]

@@ -11,7 +11,7 @@ import torch
 
 from pld_core.cli import main
 from pld_core.configuration import configurations
-from pld_core.settings import Settings
+from pld_core.settings import POLICIES, Settings
 from tests import tiny
 
 # What each engine's own source lists, with the version it was read from: the engines themselves
@@ -21,6 +21,7 @@ SETTINGS = [
     Settings(),
     Settings(n_max=5, n_min=2, k=16),
     Settings(n_max=4, n_min=4, k=1, policy="oldest", periodic=False),
+    *(Settings(policy=policy) for policy in POLICIES),
 ]
 
 
@@ -66,6 +67,24 @@ def test_the_values_are_those_of_the_settings(settings: Settings) -> None:
 def test_every_note_is_a_sentence(settings: Settings) -> None:
     for made in configurations(settings):
         assert made.note[0].isupper() and made.note.endswith(".") and ";;" not in made.note
+
+
+def test_a_tie_rule_that_an_engine_lacks_is_said() -> None:
+    for policy, at_oldest, at_recent in [
+        ("recent", "oldest, not the most recent", ""),
+        ("oldest", "", "most recent, not the oldest"),
+        ("nearest", "oldest, not the one nearest", "most recent, not the one nearest"),
+        ("vote", "oldest, not the most common", "most recent, not the most common"),
+        ("longest", "o match is longer than 3", "o match is longer than 3"),
+    ]:
+        notes = {made.engine: made.note for made in configurations(Settings(policy=policy))}
+        for engine in ("transformers", "vLLM"):
+            assert at_oldest in notes[engine]
+        assert at_recent in notes["llama.cpp"] and at_recent in notes["SGLang"]
+        if policy in ("recent", "oldest"):  # it has both
+            assert "equal" not in notes["TensorRT-LLM"]
+        else:
+            assert at_recent in notes["TensorRT-LLM"]
 
 
 def test_plain_decoding_has_no_configuration() -> None:

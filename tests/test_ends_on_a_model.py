@@ -17,7 +17,7 @@ from pld_core.models.fused import FusedNetwork
 from pld_core.models.loading import load
 from pld_core.models.model import Model
 from pld_core.prompting import Ask
-from pld_core.settings import Sampling, Settings
+from pld_core.settings import POLICIES, Sampling, Settings
 
 KINDS = [("Llama", "byte level"), ("GPT-2", "byte level"), ("Llama", "metaspace")]
 ALL = pytest.mark.parametrize("of", KINDS, ids=" ".join)
@@ -349,7 +349,7 @@ def anything(random_, model, k):
     return Settings(
         k=k,
         n_max=pick([1, 3]),
-        policy=pick(["recent", "oldest"]),
+        policy=pick(POLICIES),
         max_new_tokens=pick([1, 2, 5, 30, 90]),
         stop=tuple(random_.sample(["e", " ", "th", "##", "\n", "fox"], pick([0, 0, 1, 2]))),
         fixed_width=k + 1 if half or random_.random() < 0.3 else 0,

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pld_core.settings import Settings, SettingsError
+from pld_core.settings import POLICIES, Settings, SettingsError
 
 pairs = st.tuples(st.integers(1, 64), st.integers(1, 64)).map(sorted)
 good = st.builds(
     lambda pair, **rest: Settings(n_min=pair[0], n_max=pair[1], **rest),
     pairs,
     k=st.integers(0, 512),
-    policy=st.sampled_from(["recent", "oldest"]),
+    policy=st.sampled_from(POLICIES),
     search=st.sampled_from(["context", "prompt"]),
     periodic=st.booleans(),
     max_new_tokens=st.integers(1, 1_000_000),

@@ -9,7 +9,7 @@ from pld_core import trace, tree
 from pld_core.decoder import decode
 from pld_core.events import Branch, Match, Prompt, Start
 from pld_core.lookup import Draft, build
-from pld_core.settings import Settings
+from pld_core.settings import POLICIES, Settings
 from pld_core.text import Pieces, pieces_of
 
 # Token -> bytes: whole letters, parts of stop strings, and a character in three parts.
@@ -258,7 +258,7 @@ def random_settings(random_):
         n_max=n_max,
         n_min=random_.randint(1, n_max),
         k=random_.choice([1, 1, 2, 3, 4, 5, 8, 13]),
-        policy=random_.choice(["recent", "oldest"]),
+        policy=random_.choice(POLICIES),
         search=random_.choice(["context", "context", "prompt"]),
         periodic=random_.random() < 0.7,
         max_new_tokens=random_.choice([1, 2, 3, 4, 5, 7, 15, 30, 40]),

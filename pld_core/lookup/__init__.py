@@ -9,13 +9,22 @@ from __future__ import annotations
 from typing import Sequence
 
 from pld_core.lookup.index import NgramIndex
-from pld_core.lookup.ngram import NgramLookup
+from pld_core.lookup.longest import LongestLookup
+from pld_core.lookup.nearest import NearestLookup
+from pld_core.lookup.ngram import NgramLookup, OldestLookup
 from pld_core.lookup.protocol import Draft, Lookup, NoLookup
+from pld_core.lookup.vote import VoteLookup
 from pld_core.settings import Settings
 
 __all__ = ["POLICIES", "Draft", "Lookup", "NgramIndex", "NgramLookup", "NoLookup", "build"]
 
-POLICIES = {"recent": NgramLookup, "oldest": NgramLookup}
+POLICIES = {
+    "recent": NgramLookup,
+    "oldest": OldestLookup,
+    "nearest": NearestLookup,
+    "vote": VoteLookup,
+    "longest": LongestLookup,
+}
 """The class of each policy that the settings name."""
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from pld_core.events import End, Pass, Prefill, Prompt, Seconds, Start, dumps
 from pld_core.replay import what_if
-from pld_core.settings import Settings
+from pld_core.settings import POLICIES, Settings
 from pld_core.trace import Trace, read
 from tests.browser.conftest import View
 
@@ -52,7 +52,7 @@ def some_settings(chance: random.Random) -> dict:
         "n_max": n_max,
         "n_min": chance.randint(1, n_max),
         "k": chance.choice([0, 1, 2, 5, 10, 40]),
-        "policy": chance.choice(["recent", "oldest"]),
+        "policy": chance.choice(POLICIES),
         "search": chance.choice(["context", "prompt"]),
         "periodic": chance.random() < 0.7,
         "adaptive": chance.random() < 0.4,
