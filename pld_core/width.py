@@ -50,7 +50,7 @@ class AdaptiveLookup:
         self._lookup = lookup
         self._cost = cost
         self._first = [_Chance(p * 2, 2.0) for p in _spread(0.25, 0.7, n_max)]
-        self._further = [_Chance(p * 4, 4.0) for p in _spread(0.6, 0.9, n_max)]
+        self._further = [_Chance(p * 8, 8.0) for p in _spread(0.6, 0.9, n_max)]
         self._pending: list[tuple[Draft, int]] = []  # a proposal and how much of it has come true
         self._plain = cost.seconds(1)
 

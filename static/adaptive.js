@@ -30,7 +30,7 @@
     constructor(costs, n_max) {
       this.costs = costs;
       this.first = spread(0.25, 0.7, n_max).map((p) => new Chance(p * 2, 2));
-      this.further = spread(0.6, 0.9, n_max).map((p) => new Chance(p * 4, 4));
+      this.further = spread(0.6, 0.9, n_max).map((p) => new Chance(p * 8, 8));
       this.pending = [];
       this.plain = this.#seconds(1);
     }
