@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import platform
+import shlex
 import sys
 from collections import Counter
 from contextlib import closing
 from dataclasses import fields, replace
+from datetime import datetime, timezone
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import IO, Iterable, Iterator, Sequence
+from typing import IO, Callable, Iterable, Iterator, Sequence
 
 from pld_core import specspecs
+from pld_core.bench.engines import LOCAL
 from pld_core.configuration import configurations
 from pld_core.decoder import PromptError
 from pld_core.events import Compared, Event, dumps
@@ -27,6 +33,7 @@ from pld_core.trace import Trace, TraceError, compare, endings, lanes, read, spe
 from pld_core.verify import ROWS, checks, verify
 
 INTERRUPTED = 130
+EXAMPLES = Path(__file__).resolve().parent.parent / "static" / "examples"
 
 
 class UsageError(ValueError):
@@ -40,6 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")
     options = _parser().parse_args(arguments)
+    options.given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         options.command(options)
         sys.stdout.flush()
@@ -108,16 +116,29 @@ def _parser() -> argparse.ArgumentParser:
     verify.add_argument("--max-new-tokens", type=int, default=128, metavar="N")
     verify.add_argument("--checks", metavar="NAMES", help="some of greedy,sampled,penalised,strict")
 
-    bench = commands.add_parser("bench", help="ours beside transformers', in one run")
+    bench = commands.add_parser("bench", help="engines side by side on your prompts, or lookups")
     bench.set_defaults(command=_bench)
     _model_options(bench)
     _lookup_options(bench)
     bench.add_argument("--rows", metavar="FILE", action="append", default=[],
                        help="prompts (JSON lines, presets.json or text); may be repeated")
     bench.add_argument("--limit", type=int, metavar="N", help="only the first N rows of each file")
-    bench.add_argument("--rounds", type=int, default=3, metavar="N", help="after one warm-up")
+    bench.add_argument("--rounds", type=int, default=5, metavar="N",
+                       help="repeats of each row, after one that warms up (default 5)")
     bench.add_argument("--max-new-tokens", type=int, default=256, metavar="N")
-    bench.add_argument("--json", metavar="FILE", help="write every single time")
+    bench.add_argument("--engines", metavar="NAMES", help=f"some of {','.join(LOCAL)}")
+    bench.add_argument("--llama-server", metavar="[LABEL=]ADDRESS", action="append", default=[],
+                       help="a running llama.cpp server; may be repeated")
+    bench.add_argument("--openai", metavar="[LABEL=]ADDRESS", action="append", default=[],
+                       help="a running server with OpenAI's completions, as vLLM; may be repeated")
+    bench.add_argument("--out", metavar="NAME", default="bench",
+                       help="writes NAME.jsonl (each measurement as it is made; the same call "
+                            "goes on from it), NAME.json and NAME.html (default bench)")
+    bench.add_argument("--lookup", action="store_true",
+                       help="no engine: what lookups cost, and what ours and other engines' rules "
+                            "are worth on recorded runs")
+    bench.add_argument("traces", metavar="TRACE", nargs="*",
+                       help="with --lookup: recorded runs; those of the page without any")
 
     replayed = commands.add_parser("replay", help="ask a recorded run for another lookup")
     replayed.set_defaults(command=_replay)
@@ -313,41 +334,145 @@ def _verify(options: argparse.Namespace) -> None:
         raise UsageError("PLD and plain decoding differ by more than rounding.")
 
 
-def _rows(options: argparse.Namespace) -> Sequence[Row]:
-    """The prompts of --rows, the built-in ones without."""
+def _rows(
+    options: argparse.Namespace, unread: Callable[[str], None] | None = None
+) -> Sequence[Row]:
+    """The prompts of --rows, the built-in ones without; see `read_rows`."""
     if options.limit is not None and options.limit < 1:
         raise UsageError(f"--limit is a whole number from 1 on, not {options.limit}.")
-    return [row for path in options.rows for row in read_rows(path)[: options.limit]] or ROWS
+    return [row for path in options.rows for row in read_rows(path, unread)[: options.limit]] or ROWS
 
 
 def _bench(options: argparse.Namespace) -> None:
-    from pld_core.bench import bench, ours, summary, transformers, write_json
+    if options.lookup:
+        return _bench_lookups(options)
+    from pld_core.bench import report
+    from pld_core.bench.engines import EngineError, local
+    from pld_core.bench.measure import LEAST, measure
+    from pld_core.bench.numbers import cells
+    from pld_core.bench.page import benchmark
+    from pld_core.bench.progress import Progress
+    from pld_core.bench.records import Records, key
+    from pld_core.bench.servers import llama_server, named, openai_server
     from pld_core.models.errors import ModelError
     from pld_core.models.loading import load
 
-    if options.rounds < 1:
-        raise UsageError("A benchmark takes at least one round.")
-    rows = _rows(options)
+    if options.traces:
+        raise UsageError("TRACE files are for --lookup.")
+    if options.rounds < LEAST:
+        raise UsageError(f"A median with a spread takes at least {LEAST} rounds.")
+    names = list(LOCAL) if options.engines is None else options.engines.split(",")
+    if unknown := [name for name in names if name not in LOCAL]:
+        raise UsageError(f"There is no engine called {unknown[0]!r}: choose from {', '.join(LOCAL)}.")
     settings = _settings(options, max_new_tokens=options.max_new_tokens)
+    rows = list(_rows(options, _say))
     model = _load(options)
     try:
-        peer = load(options.model, options.device, options.dtype, eager=True)
-    except ModelError as error:
+        engines = local(
+            names, settings, model, lambda: load(options.model, options.device, options.dtype, eager=True)
+        )
+        for kind, make, given in (
+            ("llama-server", llama_server, options.llama_server),
+            ("openai", openai_server, options.openai),
+        ):
+            for address in given:
+                name, address = named(kind, address)
+                engines.append(make(name, address, model, options.max_new_tokens))
+    except (ModelError, EngineError) as error:
         raise UsageError(str(error)) from None
-    limit = options.max_new_tokens
-    engines = {
-        "plain": ours(model, settings.plain()),
-        f"PLD n {options.n} k {options.k}": ours(model, replace(settings, adaptive=False)),
-        "PLD adaptive": ours(model, replace(settings, k=max(16, options.k))),
-        "transformers plain": transformers(peer, limit),
-        "transformers PLD": transformers(peer, limit, prompt_lookup_num_tokens=10),
+    names = [engine.name for engine in engines]
+    if twice := [name for name, count in Counter(names).items() if count > 1]:
+        raise UsageError(f"Two servers are called {twice[0]!r}: give them labels, as one=ADDRESS.")
+    setup = {
+        "model": model.name,
+        "revision": model.revision,
+        "dtype": model.dtype,
+        "device": model.device,
+        "hardware": model.hardware,
+        "max_new_tokens": options.max_new_tokens,
+        "versions": _versions(),
+        "engines": {engine.name: engine.facts for engine in engines},
     }
-    _say(f"{model.name}, {model.dtype} on {model.hardware}: {len(rows)} prompts")
-    cells = list(bench(engines, rows, options.rounds, _say))
-    print(_aligned(summary(cells)))
-    if options.json:
-        machine = {"hardware": model.hardware, "dtype": model.dtype, "model": model.name}
-        write_json(Path(options.json), cells, machine)
+    log = Path(f"{options.out}.jsonl")
+    records = Records(log, setup)
+    if records.anew:
+        _say(f"{log} is of another setup, so this starts anew: {'; '.join(records.anew)}.")
+    elif records.resumed:
+        _say(f"{log} holds {records.resumed} measurements of this setup; going on from there.")
+    _say(f"{model.name}, {model.dtype} on {model.hardware}: {len(rows)} prompts, "
+         f"{len(engines)} engines, {options.rounds} rounds.")
+    bar = Progress(sys.stderr)
+    try:
+        measure(engines, rows, options.rounds, records, bar)
+    except KeyboardInterrupt:
+        bar.clear()
+        _say(f"What was measured is in {log}; the same call goes on from there.")
+        raise
+    found = report.Report(
+        _call(options),
+        _now(),
+        setup,
+        {key(row): (row.ask.prompt + row.ask.answer_prefix)[:400] for row in rows},
+        cells(records.of(rows, names, options.rounds), model.eos),
+        records.failures(),
+    )
+    if not found.cells:
+        raise UsageError("Nothing could be measured: " + " ".join(found.failed[:1]))
+    print(report.markdown(found))
+    _publish(options.out, report.data(found), benchmark(found))
+
+
+def _bench_lookups(options: argparse.Namespace) -> None:
+    from pld_core.bench import lookup_report, lookups
+    from pld_core.bench.progress import Progress
+
+    settings = _settings(options)
+    wanted = lookups.rules(settings.n_max, settings.n_min, settings.k)
+    paths = [Path(path) for path in options.traces] or sorted(EXAMPLES.glob("*.ndjson"))
+    traces = []
+    for path in paths:
+        try:
+            traces.append((lookups.category_of(path), _lookup_lane(_read(str(path)))))
+        except (TraceError, UsageError) as error:
+            _say(f"{path} is left out: {error}")
+    if not traces:
+        raise UsageError("There is no recorded run to replay.")
+    bar = Progress(sys.stderr)
+    timed = [*wanted, *lookups.itself()]
+    found = lookup_report.LookupReport(
+        _call(options),
+        _now(),
+        {"hardware": platform.processor() or platform.machine(), "versions": _versions()},
+        list(lookups.costs(timed, lookups.CONTEXTS, bar)),
+        lookups.worths(wanted, traces, bar),
+    )
+    bar.clear()
+    print(lookup_report.markdown(found))
+    _publish(options.out, lookup_report.data(found), lookup_report.html(found))
+
+
+def _publish(name: str, data: dict, page: str) -> None:
+    for ending, text in (("json", json.dumps(data, indent=1)), ("html", page)):
+        Path(f"{name}.{ending}").write_text(text, encoding="utf-8", errors="replace")
+    _say(f"{name}.json and {name}.html are written.")
+
+
+def _call(options: argparse.Namespace) -> str:
+    return shlex.join(["python", "-m", "pld_core", *options.given])
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for package in ("torch", "transformers"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
 
 
 def _verify_table(counts: dict[str, Counter]) -> str:

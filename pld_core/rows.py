@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Iterator
+from typing import Callable, Iterator
 
 from pld_core.prompting import Ask
 
@@ -27,14 +27,15 @@ class Row:
     stop: tuple[str, ...] = ()
 
 
-def read_rows(path: str | Path) -> list[Row]:
+def read_rows(path: str | Path, unread: Callable[[str], None] | None = None) -> list[Row]:
     """The prompts of a file: JSON lines or a JSON list of objects in the shapes below, or any
     other text as one prompt.
 
     Shapes: {"prompt"} or {"chat": messages} (ours: also "stop", "answer_prefix", "system",
     "reference", "raw"), Spec-Bench {"turns"} (its first turn), code edits {"instruction",
     "input"}, questions {"question", "ctxs"}, key-value retrieval {"ordered_kv_records", "key"}.
-    Raises RowsError.
+    Raises RowsError; with `unread`, what cannot be read is told to it, a sentence each, and the
+    rest is read.
     """
     path = Path(path)
     try:
@@ -44,9 +45,9 @@ def read_rows(path: str | Path) -> list[Row]:
     except UnicodeDecodeError:
         raise RowsError(f"{path} is not a text in UTF-8.") from None
     if path.suffix in (".jsonl", ".ndjson"):
-        rows = list(_parsed(text, path))
+        rows = list(_parsed(text, path, unread))
     elif path.suffix == ".json":
-        rows = list(_listed(text, path))
+        rows = list(_listed(text, path, unread))
     else:
         rows = [Row(path.name, "text", Ask(text))] if text.strip() else []
     if not rows:
@@ -54,7 +55,8 @@ def read_rows(path: str | Path) -> list[Row]:
     return rows
 
 
-def _parsed(text: str, path: Path) -> Iterator[Row]:
+def _parsed(text: str, path: Path, unread: Callable[[str], None] | None) -> Iterator[Row]:
+    later = 0
     # splitlines() would also break at U+2028, which JSON allows inside a string
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
@@ -63,16 +65,45 @@ def _parsed(text: str, path: Path) -> Iterator[Row]:
             data = json.loads(line)
             row = _row(data, f"{path.stem}:{number}")
         except _WRONG:
-            raise RowsError(f"Line {number} of {path} is not a prompt in a known shape.") from None
+            said = f"Line {number} of {path} is not a prompt in a known shape"
+            if unread is None:
+                raise RowsError(f"{said}.") from None
+            unread(f"{said}: left out.")
+            continue
+        later += _later_turns(data)
         yield row
+    if later and unread:
+        unread(_only_first(later, path))
 
 
-def _listed(text: str, path: Path) -> Iterator[Row]:
+def _listed(text: str, path: Path, unread: Callable[[str], None] | None) -> Iterator[Row]:
+    said = f"{path} is not a list of prompts in a known shape."
     try:
-        for number, data in enumerate(json.loads(text), 1):
-            yield _row(data, f"{path.stem}:{number}")
+        listed = list(json.loads(text))
     except _WRONG:
-        raise RowsError(f"{path} is not a list of prompts in a known shape.") from None
+        raise RowsError(said) from None
+    later = 0
+    for number, data in enumerate(listed, 1):
+        try:
+            row = _row(data, f"{path.stem}:{number}")
+        except _WRONG:
+            if unread is None:
+                raise RowsError(said) from None
+            unread(f"Entry {number} of {path} is not a prompt in a known shape: left out.")
+            continue
+        later += _later_turns(data)
+        yield row
+    if later and unread:
+        unread(_only_first(later, path))
+
+
+def _later_turns(data: dict) -> bool:
+    """Whether a conversation goes on behind what is asked."""
+    return "turns" in data and len(data["turns"]) > 1
+
+
+def _only_first(rows: int, path: Path) -> str:
+    return f"Rows of {path} with further turns: {rows}. Only the first turn of each is asked."
 
 
 def _row(data: dict, name: str) -> Row:

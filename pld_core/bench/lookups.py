@@ -1,0 +1,229 @@
+"""Lookups side by side, without a model: what one costs by the context's length, and what its
+drafts are worth on recorded runs. Ours, and other engines' rules as peers.py states them."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections import Counter
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from pathlib import Path
+from random import Random
+from statistics import median
+from time import process_time
+from typing import Callable, Iterator, Sequence
+
+from pld_core.bench.progress import Progress
+from pld_core.lookup import POLICIES, Draft, Lookup, build
+from pld_core.peers import ANY_LENGTH, PEERS
+from pld_core.replay import what_if
+from pld_core.settings import Settings
+from pld_core.trace import Trace
+
+CONTEXTS = (1024, 4096, 16384, 65536, 131072)
+"""Tokens of context at which lookups are timed."""
+
+LOOKUPS = 128
+"""Lookups timed in each."""
+
+ALL = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One lookup with its numbers. `make` builds it for a text whose answers end at `eos`;
+    equal: whether its n and k are those that ours are asked to use."""
+
+    name: str
+    n: int
+    k: int
+    own: bool
+    equal: bool
+    make: Callable[[Sequence[int]], Lookup]
+
+    @property
+    def label(self) -> str:
+        return f"{self.name}, n {self.n}, k {self.k}"
+
+
+def rules(n: int, n_min: int, k: int) -> list[Rule]:
+    """Ours at n, n_min and k; the peers' with their engines' defaults, at our k, and at our n and
+    k where they have such an n."""
+    made = []
+    for policy in POLICIES:
+        settings = Settings(n_max=n, n_min=n_min, k=k, policy=policy, adaptive=False)
+        made.append(Rule(policy, n, k, True, True, lambda eos, s=settings: build(s)))
+    for name, kind in PEERS.items():
+        usual = kind()
+        sizes = [(usual.n, usual.k), (usual.n, k)]
+        if kind not in ANY_LENGTH:
+            sizes.append((n, k))
+        for size in dict.fromkeys(sizes):
+            equal = size[1] == k and (size[0] == n or kind in ANY_LENGTH)
+            made.append(Rule(name, *size, False, equal, _maker(name, *size, equal, n_min)))
+    return made
+
+
+def _maker(name: str, n: int, k: int, equal: bool, n_min: int) -> Callable[..., Lookup]:
+    least = {"n_min": n_min} if equal and name == "vLLM ngram" else {}
+    return lambda eos: PEERS[name](n=n, k=k, eos=eos, **least)
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a lookup costs at a context's length, in CPU seconds: reading a token of a context
+    that is new to it, and one pass (one token more and a draft), the median of LOOKUPS."""
+
+    rule: str
+    own: bool
+    context: int
+    token: float
+    lookup: float
+
+
+def costs(
+    wanted: Sequence[Rule], contexts: Sequence[int], bar: Progress, clock=process_time
+) -> Iterator[Cost]:
+    """Times each rule at each length, on the ends of one made-up text: what is looked up is the
+    same at every length."""
+    bar.plan("time", len(wanted) * len(contexts))
+    whole = made_up(max(contexts) + LOOKUPS)
+    for length in contexts:
+        text = whole[-length - LOOKUPS :]
+        for rule in wanted:
+            bar.begin(f"{rule.label}, {length} tokens")
+            lookup = rule.make(())
+            began = clock()
+            lookup.extend(text[:length])
+            lookup.propose(rule.k)  # some only read when they are asked
+            token = (clock() - began) / length
+            spent = []
+            for place in range(length, len(text)):
+                began = clock()
+                lookup.extend(text[place : place + 1])
+                lookup.propose(rule.k)
+                spent.append(clock() - began)
+            bar.end("time")
+            yield Cost(rule.label, rule.own, length, token, median(spent))
+
+
+def made_up(length: int, seed: int = 0) -> list[int]:
+    """A text of `length` tokens whose frequencies fall as in language (Zipf, 32,768 words) and
+    of which about a third is copied from before, in spans of 4 to 40 tokens."""
+    random = Random(seed)
+    sums = list(accumulate(1 / (rank + 2.7) for rank in range(32768)))
+    text: list[int] = []
+    while len(text) < length:
+        if text and random.random() < 0.025:
+            start = random.randrange(len(text))
+            text += text[start : start + random.randint(4, 40)]
+        else:
+            text.append(bisect_left(sums, random.random() * sums[-1]))
+    return text[:length]
+
+
+class TransformersItself:
+    """transformers' own prompt lookup, called as generate() calls it: beside our statement of its
+    rule, a time that is that engine's. Needs torch."""
+
+    def __init__(self, k: int = 10) -> None:
+        import torch
+        from transformers.generation.candidate_generator import PromptLookupCandidateGenerator
+
+        self._torch = torch
+        self._ids = torch.empty((1, 0), dtype=torch.long)
+        self._peer = PromptLookupCandidateGenerator(
+            num_output_tokens=k, max_matching_ngram_size=2, max_length=1 << 30
+        )
+
+    def extend(self, tokens: Sequence[int]) -> None:
+        more = self._torch.tensor([list(tokens)], dtype=self._torch.long)
+        self._ids = self._torch.cat((self._ids, more), dim=1)
+
+    def propose(self, k: int) -> Draft:
+        found, _ = self._peer.get_candidates(self._ids)
+        return Draft(found[0, self._ids.shape[1] :].tolist()[:k])
+
+
+def itself() -> list[Rule]:
+    """transformers' own code as a rule to time, where it is installed."""
+    try:
+        TransformersItself()
+    except ImportError:
+        return []
+    return [Rule("transformers itself", 2, 10, False, False, lambda eos: TransformersItself())]
+
+
+@dataclass(slots=True)
+class Worth:
+    """What a rule's drafts come to on the runs of a category."""
+
+    rule: str
+    own: bool
+    equal: bool
+    category: str
+    runs: int = 0
+    tokens: int = 0
+    passes: int = 0
+    unmatched: int = 0
+    drafted: int = 0
+    accepted: int = 0
+
+    @property
+    def tokens_per_pass(self) -> float:
+        return self.tokens / self.passes
+
+    @property
+    def unmatched_share(self) -> float:
+        """Share of the passes after the prefill that drafted nothing."""
+        return self.unmatched / max(1, self.passes - self.runs)
+
+
+def worths(
+    wanted: Sequence[Rule], traces: Sequence[tuple[str, Trace]], bar: Progress
+) -> list[Worth]:
+    """Replays every run (category, lane) with every rule. Over all passes; the last category is
+    ALL, where there are several."""
+    bar.plan("replay", len(wanted) * len(traces))
+    found: dict[tuple[str, str], Worth] = {}
+    for rule in wanted:
+        for category, trace in traces:
+            bar.begin(f"{rule.label}, {category}")
+            settings = replace(Settings(k=rule.k), adaptive=False)
+            n = what_if(trace, settings, rule.make(trace.start.eos)).numbers()
+            for name in dict.fromkeys((category, ALL)):
+                worth = found.setdefault(
+                    (rule.label, name), Worth(rule.label, rule.own, rule.equal, name)
+                )
+                for field, more in (
+                    ("runs", 1), ("tokens", n.tokens), ("passes", n.passes),
+                    ("unmatched", n.unmatched_passes), ("drafted", n.drafted),
+                    ("accepted", n.accepted),
+                ):  # fmt: skip
+                    setattr(worth, field, getattr(worth, field) + more)
+            bar.end("replay")
+    categories = Counter(category for category, _ in traces)
+    order = [*sorted(categories), ALL] if len(categories) > 1 else list(categories)
+    return [worth for name in order for worth in found.values() if worth.category == name]
+
+
+def category_of(path: Path) -> str:
+    """A run's category: its file's name without the number at its end."""
+    return re.sub(r"[-_.]?\d+$", "", path.stem) or path.stem
+
+
+def behind(found: Sequence[Worth]) -> list[str]:
+    """Where a peer's rule drafts better than all of ours, a sentence each."""
+    said = []
+    for category in dict.fromkeys(worth.category for worth in found):
+        here = [worth for worth in found if worth.category == category]
+        mine = max((w for w in here if w.own), key=lambda w: w.tokens_per_pass)
+        better = [w for w in here if not w.own and w.tokens_per_pass > mine.tokens_per_pass]
+        for peer in sorted(better, key=lambda w: -w.tokens_per_pass):
+            said.append(
+                f"{category}: {peer.rule} has {peer.tokens_per_pass:.2f} tokens per pass, the best "
+                f"of ours ({mine.rule}) {mine.tokens_per_pass:.2f}"
+                f" over {peer.runs} {'run' if peer.runs == 1 else 'runs'}."
+            )
+    return said
