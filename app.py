@@ -16,6 +16,7 @@ if on_zero_gpu():
 
 import argparse
 import errno
+import importlib.util
 import inspect
 import json
 import logging
@@ -29,15 +30,23 @@ from typing import Any, Iterator
 
 import gradio as gr
 import plotly
+from starlette.middleware import Middleware
+from starlette.requests import Request as HTTPRequest
+from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.routing import Route
 
-from pld_core import links, trace
+from pld_core import __version__, links, trace
 from pld_core.configuration import configurations
 from pld_core.events import dumps
 from pld_core.links import RANGES
 from pld_core.lookup import POLICIES
 from pld_core.gallery import summary
-from pld_core.hosting.limits import LOCAL, LimitError, Limits, hosted, limits, on_space
+from pld_core.hosting.calls import checked, records
+from pld_core.hosting.doors import Doors
+from pld_core.hosting.headers import Headers
+from pld_core.hosting.limits import LOCAL, LimitError, Limits, hosted, limits, on_space, switched
 from pld_core.hosting.line import Outlook, Visitor
+from pld_core.hosting.metrics import CONTENT_TYPE, Counted, Metrics
 from pld_core.hosting.service import Runner, Service, TimeUp
 from pld_core.serving import Request, RequestError, Rival, Slot
 from pld_core.settings import Settings
@@ -91,6 +100,37 @@ SCRIPTS = (  # each uses only those before it
 STYLES = ("trace_view.css", "explore.css", "use.css")
 GPU_MODEL = "Qwen/Qwen2.5-1.5B-Instruct"  # of a Space with a GPU
 THREADS = 40  # beside those in which visitors wait
+# Origins that may show the page in a frame: a Space is shown in one.
+PARENTS = ("https://huggingface.co", "https://*.hf.space")
+# What the page, Gradio's clients and MCP ask for; Gradio has doors that nothing here needs.
+OPEN = (
+    "/",
+    "/parts/*",
+    "/health",
+    "/metrics",
+    "/config*",
+    "/theme.css",
+    "/assets/*",
+    "/static/*",
+    "/favicon.ico",
+    "/manifest.json",
+    "/pwa_icon*",
+    "/robots.txt",
+    "/gradio_api/app_id*",
+    "/gradio_api/call/*",
+    "/gradio_api/cancel",
+    "/gradio_api/heartbeat/*",
+    "/gradio_api/info*",
+    "/gradio_api/login_check*",
+    "/gradio_api/mcp*",
+    "/gradio_api/openapi.json",
+    "/gradio_api/queue/*",
+    "/gradio_api/reset*",
+    "/gradio_api/run/predict*",
+    "/gradio_api/startup-events",
+    "/gradio_api/theme.css",
+    "/gradio_api/user*",
+)
 
 log = logging.getLogger(__name__)
 
@@ -197,13 +237,8 @@ class Words:
         took = f"about {max(1, round(outlook.seconds)):,} s, as long as the last runs took"
         return f"In line: {runs} before yours, {took}."
 
-    @staticmethod
-    def too_large(name: str, bytes_: int) -> str:
-        return f"{name} is larger than {bytes_ / 1000:,.0f} kB, too large for a prompt here."
-
-    @staticmethod
-    def no_text(name: str) -> str:
-        return f"{name} is not a text in UTF-8."
+    too_large = "{name} is larger than {kilobytes} kB, too large for a prompt here."
+    no_text = "{name} is not a text in UTF-8."
 
     @staticmethod
     def no_example(name: str) -> str:
@@ -241,14 +276,14 @@ def _mounting(gallery: list[dict]) -> str:
     }
     return f"""
     const root = (globalThis.gradio_config?.root ?? "").replace(/[/]$/, "");
-    const own = (name) => root + {json.dumps(f"/gradio_api/file={STATIC}/")} + name;
+    const own = (name) => root + "/parts/" + name;
     const kept = {json.dumps(kept)};
     pldLens.view = pldLens.mount(element, {{
       text: () => props.value,
       watch: (changed) => watch("value", changed),
       replace: (text) => {{ props.value = text; trigger("upload"); }},
     }}, {{
-      plotly: root + {json.dumps(f"/gradio_api/file={PLOTLY}")},
+      plotly: own("plotly.min.js"),
       gallery: {json.dumps(gallery)},
       alive: root + "/gradio_api/app_id",
       sources: {{ html: own(kept.html), styles: kept.styles.map(own), scripts: kept.scripts.map(own) }},
@@ -268,6 +303,30 @@ def _copying() -> str:
       if (!link) return note;
       return [(await pldLens.copied(link)) ? {done} : {by_hand}, note].filter(Boolean).join(" ");
     }}"""
+
+
+class TextFile(gr.HTML):
+    """A button that reads a text file in the browser; see static/text_file.js."""
+
+    def __init__(self, label: str, largest: int, **more: Any) -> None:
+        words = {
+            "label": label,
+            "tooLarge": Words.too_large.format(name="{name}", kilobytes=largest // 1000),
+            "noText": Words.no_text,
+        }
+        given = f"element, props, trigger, largest: {largest}, words: {json.dumps(words)}"
+        script = (STATIC / "text_file.js").read_text("utf-8")
+        super().__init__(
+            None,
+            html_template='<button type="button"></button><input type="file" hidden>',
+            js_on_load=f"({script.rstrip()})({{ {given} }});",
+            apply_default_css=False,
+            elem_classes="text-file",
+            **more,
+        )
+
+    def api_info(self) -> dict[str, Any]:
+        return {"type": "object"}
 
 
 class Configurations(gr.HTML):
@@ -354,26 +413,25 @@ def presets() -> list[dict[str, Any]]:
     return json.loads((STATIC / "presets.json").read_text("utf-8"))
 
 
-def text_of(path: str, largest: int) -> str:
-    """The text in an uploaded file of at most so many bytes; the file is then deleted. Raises
-    RequestError."""
-    file = Path(path)
-    try:
-        if file.stat().st_size > largest:
-            raise RequestError(Words.too_large(file.name, largest))
-        text = file.read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise RequestError(Words.no_text(file.name)) from None
-    finally:
-        file.unlink(missing_ok=True)
-    if "\0" in text:
-        raise RequestError(Words.no_text(file.name))
-    return text.replace("\r\n", "\n")
 
 
 def _whole(value: Any) -> Any:
     """A number field's value: its whole number, or what it is, for the settings to refuse."""
     return int(value) if isinstance(value, (int, float)) and value == value // 1 else value
+
+
+def _place(text: Any) -> dict[str, Any]:
+    """What static/link.js tells of the page's address. Anything may be sent in its stead: texts
+    are texts, and what is missing is empty."""
+    try:
+        told = json.loads(text)
+    except (TypeError, ValueError, RecursionError):
+        told = None
+    told = told if isinstance(told, dict) else {}
+    texts = {name: told.get(name) for name in ("base", "search", "hash")}
+    at = {name: value if isinstance(value, str) else "" for name, value in texts.items()}
+    pass_ = told.get("pass")
+    return {**at, "pass": pass_ if type(pass_) is int and 0 < pass_ < 10**6 else None}
 
 
 def _slider(
@@ -392,10 +450,15 @@ def _visitor(asked: gr.Request) -> Visitor:
 
 
 def build(
-    slot: Runner, examples: Path = STATIC / "examples", allowed: Limits = LOCAL
+    slot: Runner,
+    examples: Path = STATIC / "examples",
+    allowed: Limits = LOCAL,
+    metrics: Metrics | None = None,
 ) -> gr.Blocks:
     """The page on one slot, with the recorded runs of a folder."""
-    service = Service(slot, allowed)
+    service = Service(Counted(slot, metrics) if metrics else slot, allowed)
+    if metrics:
+        metrics.follow(service.line)
     recorded_runs = recordings(examples)
     choices = {preset["title"]: preset for preset in presets()}
     first = next(iter(choices.values()))
@@ -485,6 +548,82 @@ def build(
     own, named = inspect.signature(run).parameters, inspect.signature(ask).parameters
     run.__signature__ = inspect.Signature([own["asked"], *named.values()])
 
+    def run_trace(
+        asked: gr.Request,
+        prompt: str,
+        answer_prefix: str = "",
+        system: str = "",
+        reference: str = "",
+        chat: bool = True,
+        plain: bool = True,
+        n_max: int = 3,
+        n_min: int = 1,
+        k: int = 10,
+        policy: str = "recent",
+        adaptive: bool = False,
+        strict: bool = False,
+        max_new_tokens: int = 256,
+        temperature: float = 0.0,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        seed: int = 0,
+    ) -> Iterator[dict]:
+        """Answer a prompt with prompt lookup decoding and tell what every forward pass did: what
+        was drafted, from where it was copied, how much of it stood. Use it to see whether
+        n-gram speculation pays on a text: it does where the answer repeats its prompt (code
+        edits, summaries, quotes). Streams one record per event: `start`, `prefill`, one `pass`
+        each, `end`; with `plain` also those of plain decoding, and `compare`. The last record,
+        `summary`, has the text, tokens_per_pass, time_speedup, same_text and `copies`.
+
+        Args:
+            prompt: The text to answer.
+            answer_prefix: How the answer begins; the model goes on from there.
+            system: The system message of the chat; empty for none.
+            reference: A text to copy from that the model does not read.
+            chat: Send the prompt as a chat message; false continues it as raw text.
+            plain: Run plain decoding as well and compare. It takes the longer part of the time.
+            n_max: Longest match, 1 to 64 tokens.
+            n_min: Shortest match, 1 to n_max tokens.
+            k: Longest draft, 1 to 512 tokens; 0 is plain decoding.
+            policy: Which of several equal matches is copied: recent or oldest.
+            adaptive: Cut drafts to the length that is expected to pay.
+            strict: Run every pass at one width, so that half precision is exact too.
+            max_new_tokens: Most tokens to generate.
+            temperature: 0 always takes the likeliest token.
+            top_k: Sample from so many likeliest tokens; 0 keeps all.
+            top_p: Sample from the likeliest tokens that hold this much probability.
+            seed: One seed gives one text, with and without lookup.
+        """
+        request = Request(
+            prompt=prompt,
+            answer_prefix=answer_prefix,
+            system=system,
+            reference=reference,
+            chat=chat,
+            plain=plain,
+            n_max=n_max,
+            n_min=n_min,
+            k=k,
+            policy=policy,
+            adaptive=adaptive,
+            strict=strict,
+            max_new_tokens=max_new_tokens,
+            temperature=temperature,
+            top_k=top_k,
+            top_p=top_p,
+            seed=seed,
+        )
+        try:
+            yield from records(service.run(checked(request), _visitor(asked)))
+        except RequestError as error:
+            raise gr.Error(str(error), print_exception=False) from None
+        except gr.Error as error:  # ZeroGPU's
+            told = Words.zero_gpu.get(error.title, Words.broken)
+            raise gr.Error(told, print_exception=False) from None
+        except Exception:
+            log.exception("a run broke off")
+            raise gr.Error(Words.broken, print_exception=False) from None
+
     def status() -> Iterator[str]:
         while slot.status.state == "loading":
             yield slot.status.text
@@ -494,22 +633,9 @@ def build(
     def fill(title: str | None) -> tuple[Any, ...]:
         return tuple(choices.get(title, {}).get(name, gr.skip()) for name in form)
 
-    def add_file(path: str, prompt: str) -> tuple[Any, str]:
-        try:
-            text = text_of(path, allowed.upload_bytes)
-        except RequestError as error:
-            return gr.skip(), str(error)
-        return f"{prompt.rstrip()}\n\n{text}" if (prompt or "").strip() else text, ""
-
-    def use_file(path: str) -> tuple[Any, str]:
-        try:
-            return text_of(path, allowed.upload_bytes), ""
-        except RequestError as error:
-            return gr.skip(), str(error)
-
     def follow(place: str) -> tuple[Any, ...]:
         """What the page's own address asks for, put into the form and the view."""
-        at = json.loads(place)
+        at = _place(place)
         link = links.read(at["search"], at["hash"])
         problems = list(link.problems)
         title = next((t for t, file in recorded_runs.items() if file.stem == link.example), None)
@@ -526,7 +652,7 @@ def build(
         return (recorded_runs[title].read_text("utf-8"), told, title, about_recorded(title), preset, *filled)
 
     def link_here(place: str, with_texts: bool, title: str | None, *inputs: Any) -> tuple[str, str]:
-        at = json.loads(place)
+        at = _place(place)
         values = dict(zip(form, inputs))
         known = {preset["prompt"]: preset["id"] for preset in choices.values()}
         example = known.get(values["prompt"])
@@ -568,7 +694,9 @@ def build(
                     max_lines=6,
                     elem_id="answer-prefix",
                 )
-                to_prompt = gr.UploadButton(Words.file_to_prompt, size="sm", elem_id="to-prompt")
+                to_prompt = TextFile(
+                    Words.file_to_prompt, allowed.upload_bytes, elem_id="to-prompt"
+                )
                 with gr.Row():
                     start = gr.Button(Words.run, variant="primary", min_width=80, elem_id="run")
                     stop = gr.Button(Words.stop, min_width=80, elem_id="stop")
@@ -618,8 +746,8 @@ def build(
                         max_lines=12,
                         elem_id="reference",
                     )
-                    to_reference = gr.UploadButton(
-                        Words.file_to_reference, size="sm", elem_id="to-reference"
+                    to_reference = TextFile(
+                        Words.file_to_reference, allowed.upload_bytes, elem_id="to-reference"
                     )
                 with gr.Accordion(Words.share, open=False):
                     with_texts = gr.Checkbox(
@@ -681,8 +809,9 @@ def build(
             show_progress_on=notice,
             trigger_mode="once",
             concurrency_limit=None,  # they wait in a line of our own
-            api_name="run",
+            api_name=False,
         )
+        gr.api(run_trace, api_name="run_trace", concurrency_limit=None)
         # Through the queue, so that it comes after whatever the run still sends. The view has the
         # stream and ends it there; nothing is sent back and forth for that.
         stop.click(None, cancels=running, api_name=False).then(
@@ -722,11 +851,19 @@ def build(
             api_name=False,
             **at_once,
         )
+        # In the browser alone: a file that is chosen is not sent, its text is when it runs.
         to_prompt.upload(
-            add_file, [to_prompt, prompt], [prompt, notice], api_name=False, **at_once
+            None,
+            [to_prompt, prompt],
+            [prompt, notice],
+            js="""(file, prompt) => file.problem ? [prompt, file.problem]
+              : [prompt?.trim() ? `${prompt.trimEnd()}\n\n${file.text}` : file.text, ""]""",
         )
         to_reference.upload(
-            use_file, to_reference, [reference, notice], api_name=False, **at_once
+            None,
+            [to_reference, reference],
+            [reference, notice],
+            js="(file, text) => file.problem ? [text, file.problem] : [file.text, \"\"]",
         )
         copy_link.click(
             link_here,
@@ -752,24 +889,66 @@ def build(
         page.load(
             status, None, model, show_progress="hidden", concurrency_limit=None, api_name=False
         )
-    page.queue(max_size=THREADS + allowed.waiting)
+    page.queue(max_size=THREADS + allowed.waiting, api_open=False)  # no run past the line
     return page
 
 
-def launch_settings(allowed: Limits = LOCAL) -> dict[str, Any]:
-    """What the page needs of `launch`, wherever it is launched."""
-    gr.set_static_paths([PLOTLY, STATIC])
+def launch_settings(
+    slot: Runner, allowed: Limits = LOCAL, metrics: Metrics | None = None
+) -> dict[str, Any]:
+    """What the page needs of `launch`, wherever it is launched. Without metrics there is no
+    /metrics."""
     system = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "sans-serif")
     mono = ("ui-monospace", "Menlo", "Consolas", "DejaVu Sans Mono", "monospace")
+    # a character takes at most 6 bytes of JSON
+    largest = 6 * (allowed.prompt_characters + allowed.reference_characters) + 100_000
     return {
         "theme": gr.themes.Base(font=system, font_mono=mono),
         "css_paths": STATIC / "page.css",
         "max_threads": THREADS + allowed.waiting,
-        "max_file_size": 10 * allowed.upload_bytes,  # what is a little too large is told so by us
         "ssr_mode": False,
         "run_history": False,
+        "enable_monitoring": False,
+        "mcp_server": importlib.util.find_spec("mcp") is not None,
         "footer_links": ["api", "gradio"],
+        "app_kwargs": {
+            "routes": routes(slot, metrics),
+            "middleware": [
+                Middleware(Headers, parents=PARENTS),
+                Middleware(Doors, open=OPEN, largest=largest),
+            ],
+        },
     }
+
+
+def routes(slot: Runner, metrics: Metrics | None) -> list[Route]:
+    """What is served beside the page: the files that it loads, its health, its counts."""
+
+    def health(_: HTTPRequest) -> JSONResponse:
+        status = slot.status
+        told = {
+            "status": status.state,
+            "model": status.model,
+            "device": status.device,
+            "version": __version__,
+            "message": status.text,
+        }
+        return JSONResponse(told, 503 if status.state == "failed" else 200)
+
+    def counts(_: HTTPRequest) -> Response:
+        return Response(metrics.text(), media_type=CONTENT_TYPE)
+
+    parts = {file.name: file for file in (*STATIC.iterdir(), PLOTLY) if file.is_file()}
+
+    def part(request: HTTPRequest) -> Response:
+        file = parts.get(request.path_params["name"])
+        return FileResponse(file) if file else Response(status_code=404)
+
+    return [
+        Route("/health", health),
+        *([Route("/metrics", counts)] if metrics else []),
+        Route("/parts/{name}", part),
+    ]
 
 
 def main() -> None:
@@ -783,6 +962,7 @@ def main() -> None:
     strangers = hosted()
     try:
         allowed = limits(strangers)
+        counted = switched("PLD_METRICS", not strangers)
     except LimitError as error:
         raise SystemExit(str(error)) from None
     host = os.environ.get("HOST", "0.0.0.0" if on_space() else "127.0.0.1")
@@ -795,9 +975,10 @@ def main() -> None:
     else:
         runner = Slot(arguments.model, on_gpu=gpu_model)
         runner.load_in_background()
-    build(runner, allowed=allowed).launch(
-        server_name=host, server_port=port, **launch_settings(allowed)
-    )
+    metrics = Metrics() if counted else None
+    page = build(runner, allowed=allowed, metrics=metrics)
+    settings = launch_settings(runner, allowed, metrics)
+    page.launch(server_name=host, server_port=port, **settings)
 
 
 def address_of(host: str, port: str) -> int:

@@ -108,10 +108,13 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """state: loading, ready or failed. text: one sentence for the page."""
+    """state: loading, ready or failed. text: one sentence for the page. model, device: what
+    runs, once it is ready."""
 
     state: str
     text: str
+    model: str | None = None
+    device: str | None = None
 
 
 class Slot:
@@ -171,7 +174,8 @@ class Slot:
             return
         hardware = self._hardware or loaded.hardware
         self._model = loaded
-        self._status = Status("ready", f"{loaded.name}, {loaded.dtype} on {hardware}")
+        text = f"{loaded.name}, {loaded.dtype} on {hardware}"
+        self._status = Status("ready", text, loaded.name, hardware)
 
     def run(self, request: Request) -> Iterator[str]:
         """Yields the growing stream (NDJSON, append-only) at most 25 times a second, first as

@@ -123,7 +123,7 @@ class Settings:
         if self.n_min > self.n_max:
             raise SettingsError(f"n_min ({self.n_min}) is larger than n_max ({self.n_max}).")
         if type(self.adaptive) is not bool:
-            raise SettingsError(f"adaptive is true or false, not {self.adaptive!r}.")
+            raise SettingsError(f"adaptive is true or false, not {_shown(self.adaptive)}.")
         if self.pass_seconds:
             try:
                 PassCost(self.pass_seconds)
@@ -132,7 +132,7 @@ class Settings:
         _one_of("policy", self.policy, POLICIES)
         _one_of("search", self.search, SEARCHES)
         if type(self.periodic) is not bool:
-            raise SettingsError(f"periodic is true or false, not {self.periodic!r}.")
+            raise SettingsError(f"periodic is true or false, not {_shown(self.periodic)}.")
         if any(not isinstance(stop, str) or not stop for stop in self.stop):
             raise SettingsError("A stop string is a text of at least one character.")
 
@@ -170,17 +170,23 @@ class Settings:
         return cls(**{**known, "sampling": Sampling.from_json(sampling)})
 
 
+def _shown(value: object) -> str:
+    """A value as a sentence can hold it, however long it is."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:60]}..."
+
+
 def _whole(name: str, value: object, low: int, high: int) -> None:
     if type(value) is not int or not low <= value <= high:
-        raise SettingsError(f"{name} is a whole number from {low} to {high:,}, not {value!r}.")
+        raise SettingsError(f"{name} is a whole number from {low} to {high:,}, not {_shown(value)}.")
 
 
 def _one_of(name: str, value: object, options: tuple[str, ...]) -> None:
     if value not in options:
-        raise SettingsError(f"The {name} is one of {', '.join(options)}, not {value!r}.")
+        raise SettingsError(f"The {name} is one of {', '.join(options)}, not {_shown(value)}.")
 
 
 def _number(name: str, value: object, low: float, high: float, besides: str = "") -> None:
     number = type(value) in (int, float) and math.isfinite(value)
     if not number or not low <= value <= high:
-        raise SettingsError(f"{name} is {besides}a number from {low:g} to {high:g}, not {value!r}.")
+        raise SettingsError(f"{name} is {besides}a number from {low:g} to {high:g}, not {_shown(value)}.")

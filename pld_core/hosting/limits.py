@@ -92,6 +92,16 @@ def limits(strangers: bool, environment: Mapping[str, str] = os.environ) -> Limi
     )
 
 
+def switched(
+    variable: str, default: bool, environment: Mapping[str, str] = os.environ
+) -> bool:
+    """A variable that is 0 or 1. Raises LimitError."""
+    text = environment.get(variable, "").strip()
+    if text not in ("", "0", "1"):
+        raise LimitError(f"{variable} is 0 or 1, not {text[:40]!r}.")
+    return text == "1" if text else default
+
+
 def _read(environment: Mapping[str, str], name: str, default: int) -> int:
     variable = PREFIX + name.upper()
     text = environment.get(variable, "").strip()

@@ -60,7 +60,7 @@ def served(examples: Path, chromium: str) -> Iterator[tuple[str, ScriptedSlot]]:
         server_port=free_port(),
         prevent_thread_lock=True,
         quiet=True,
-        **app.launch_settings(),
+        **app.launch_settings(slot),
     )
     yield address, slot
     page.close()

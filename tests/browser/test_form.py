@@ -73,15 +73,12 @@ def test_a_text_file_is_added_to_the_prompt(view: View, slot: ScriptedSlot) -> N
         expect(prompt).to_have_value(want)
 
 
-def test_an_uploaded_file_does_not_stay_on_the_server(tmp_path) -> None:
-    file = tmp_path / "a.txt"
-    for data in (b"text", b"\xff"):
-        file.write_bytes(data)
-        try:
-            app.text_of(str(file), 200_000)
-        except app.RequestError:
-            pass
-        assert not file.exists()
+def test_a_chosen_file_is_not_sent(view: View) -> None:
+    sent = []
+    view.page.on("request", lambda request: sent.append(request.post_data))
+    upload(view, "#to-prompt", "notes.txt", b"for the model")
+    expect(view.page.locator("#prompt textarea")).to_have_value(re.compile("for the model$"))
+    assert not any("for the model" in (data or "") for data in sent)
 
 
 def link_of(view: View) -> str:
