@@ -1,17 +1,24 @@
 # make run     open the page on http://127.0.0.1:7860 (make run PORT=8000 HOST=0.0.0.0)
 # make test    run the whole suite
+# make test-space   run it as a Hugging Face Space would: Python 3.12 and the torch of ZeroGPU
+#                   (make test-space SPACE_PYTHON=... TESTS=tests/test_space.py)
 # make clean   remove what these two made here; the embedded model stays in the user's cache
 
 PYTHON ?= python3
 BIN := .venv/bin
+SPACE_PYTHON ?= python3.12
+SPACE_BIN := .venv-space/bin
 
-.PHONY: run test clean
+.PHONY: run test test-space clean
 
 run: .venv/installed
 	@exec $(BIN)/python app.py
 
 test: .venv/installed-test
 	@$(BIN)/python -m pytest
+
+test-space: .venv-space/installed
+	@$(SPACE_BIN)/python -m pytest $(TESTS)
 
 # A stamp is written when its install has succeeded, so a later start installs nothing.
 .venv/installed: requirements.txt constraints.txt | .venv/python
@@ -28,6 +35,13 @@ test: .venv/installed-test
 	$(PYTHON) -m venv .venv
 	@touch $@
 
+# As a Space installs: first what is pinned, then the rest, with the Gradio of the README's head.
+.venv-space/installed: pre-requirements.txt requirements.txt requirements-test.txt
+	$(SPACE_PYTHON) -m venv .venv-space
+	$(SPACE_BIN)/python -m pip install -r pre-requirements.txt -r requirements-test.txt spaces \
+	  "gradio[oauth]==$$(sed -n 's/^sdk_version: //p' README.md)"
+	@touch $@
+
 clean:
-	rm -rf .venv .pytest_cache .hypothesis
+	rm -rf .venv .venv-space .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
