@@ -28,6 +28,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Iterator
 
+# Gradio makes a table of the events it remembers, 10,000 of them, after every one.
+os.environ.setdefault("GRADIO_ANALYTICS_MAX_EVENTS", "100")
+
 import gradio as gr
 import plotly
 from starlette.middleware import Middleware
