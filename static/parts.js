@@ -97,7 +97,30 @@
     }
   }
 
+  // One of many, as a native menu; used like a Switch.
+  class Menu {
+    constructor(host, label, options, chosen, changed) {
+      this.element = node("select");
+      this.element.setAttribute("aria-label", label);
+      for (const [value, text] of Object.entries(options)) {
+        const option = node("option", "", text);
+        Object.assign(option, { value, selected: value === chosen });
+        this.element.append(option);
+      }
+      this.element.addEventListener("change", () => changed(this.value));
+      host.append(this.element);
+    }
+
+    set(value) {
+      this.element.value = value;
+    }
+
+    get value() {
+      return this.element.value;
+    }
+  }
+
   let switches = 0;
 
-  Object.assign(lens, { button, Figures, Slider, Switch });
+  Object.assign(lens, { button, Figures, Slider, Switch, Menu });
 })((globalThis.pldLens ??= {}));

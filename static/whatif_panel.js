@@ -3,7 +3,7 @@
 (function (lens) {
   "use strict";
 
-  const { node, setText, words, ticks, whole, button, Figures, Slider, Switch, Chart, Table, Grams, Costs, scroller } = lens;
+  const { node, setText, words, ticks, whole, button, Figures, Slider, Switch, Menu, Chart, Table, Grams, Costs, scroller } = lens;
   const { settingsOf, canReplay, areCosts, replay, countReplay, decodePasses, emptiness } = lens;
   const text = words.explore.whatIf;
   const LENGTHS = [1, 2, 3, 4, 5, 6, 8];
@@ -20,7 +20,7 @@
       this.n_max = new Slider(left, text.n_max, { min: 1, max: 12 }, text.tokens, () => this.#moved("n_max"));
       this.n_min = new Slider(left, text.n_min, { min: 1, max: 12 }, text.tokens, () => this.#moved("n_min"));
       this.k = new Slider(left, text.k, { min: 0, max: 48 }, text.draft, moved);
-      this.policy = new Switch(row(left, text.policy), text.policy, text.policies, "recent", moved);
+      this.policy = new Menu(row(left, text.policy), text.policy, text.policies, "recent", moved);
       this.search = new Switch(row(left, text.search), text.search, text.searches, "context", moved);
       const cut = row(left, text.cut);
       this.cut = cut;
@@ -260,7 +260,7 @@
   function row(host, label) {
     const made = host.appendChild(node("div", "choice"));
     const name = made.appendChild(node("span", "name", label));
-    name.setAttribute("aria-hidden", "true"); // the switch's legend says it
+    name.setAttribute("aria-hidden", "true"); // the control says it
     return made;
   }
 

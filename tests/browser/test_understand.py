@@ -94,7 +94,7 @@ def test_what_if_counts_what_pld_core_counts(story: View) -> None:
     assert before["passes"] == str(len(trace.passes) + 1)
     slide(body, "Draft length", 2)
     slide(body, "Longest match", 1)
-    body.get_by_text("oldest", exact=True).click()
+    body.get_by_role("combobox", name="Among equal matches").select_option("oldest")
     expected = what_if(trace, Settings(n_max=1, k=2, policy="oldest")).numbers()
     shown = figures(body)
     assert shown["passes"] == str(expected.passes)
