@@ -8,16 +8,18 @@ to copy is decoded at the speed of plain decoding.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections import Counter
+from dataclasses import dataclass, field, replace
 from typing import Sequence
 
-from pld_core.accept import agreement
+from pld_core import tree
 from pld_core.cost import PassCost
+from pld_core.events import Branch
 from pld_core.lookup import Draft, Lookup, build
 from pld_core.settings import Settings
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Chance:
     """A probability, learned with a little patience: old evidence fades."""
 
@@ -41,9 +43,11 @@ class AdaptiveLookup:
 
     A draft of a match of n tokens is expected to keep p1 * (1 + p2 + p2^2 + ...) tokens: its
     first stands with probability p1, each further one, once one stood, with p2; both are learned
-    per match length. The learning needs no drafting: every proposal, also one that was not
-    drafted or only in part, is compared with what the text became. So a text that starts free
-    and ends quoting is noticed at the first quote, without a probe that costs a pass.
+    per match length. In a tree a token that stands beside others, the r-th of the continuations
+    that part there, has a chance of its own, learned per r; and the nodes that are likeliest to
+    stand are drafted, as many as pay. The learning needs no drafting: every proposal, also one
+    that was not drafted or only in part, is compared with what the text became. So a text that
+    starts free and ends quoting is noticed at the first quote, without a probe that costs a pass.
     """
 
     def __init__(self, lookup: Lookup, cost: PassCost, n_max: int) -> None:
@@ -51,7 +55,8 @@ class AdaptiveLookup:
         self._cost = cost
         self._first = [_Chance(p * 2, 2.0) for p in _spread(0.25, 0.7, n_max)]
         self._further = [_Chance(p * 8, 8.0) for p in _spread(0.6, 0.9, n_max)]
-        self._pending: list[tuple[Draft, int]] = []  # a proposal and how much of it has come true
+        self._beside = [_Chance(p * 20, 20.0) for p in (0.14, 0.09, 0.05)]
+        self._pending: list[_Proposal] = []
         self._plain = cost.seconds(1)
 
     def extend(self, tokens: Sequence[int]) -> None:
@@ -62,46 +67,90 @@ class AdaptiveLookup:
         draft = self._lookup.propose(k)
         if draft.match is None:
             return draft
-        self._pending.append((draft, 0))
-        length, gain = self._best(draft)
-        if length == 0:
+        proposal = self._proposal(draft)
+        self._pending.append(proposal)
+        nodes, gain = self._best(proposal)
+        if not nodes:
             return Draft(gain=gain)
-        return replace(draft, tokens=draft.tokens[:length], gain=gain)
+        if draft.parents:
+            return replace(draft, gain=gain).only(lambda node, depth: node in nodes)
+        return replace(draft, tokens=draft.tokens[: len(nodes)], gain=gain)
 
-    def _best(self, draft: Draft) -> tuple[int, float]:
-        """The best length, and its expected tokens per second over those of a plain pass."""
-        slot = self._slot(draft)
-        first, further = self._first[slot].value, self._further[slot].value
-        best, best_gain = 0, 1.0
-        tokens, stands = 1.0, first
-        for length in range(1, len(draft.tokens) + 1):
-            tokens += stands
-            stands *= further
-            gain = tokens * self._plain / self._cost.seconds(1 + length)
+    def _proposal(self, draft: Draft) -> _Proposal:
+        parents = draft.parents or list(range(-1, len(draft.tokens) - 1))
+        branches = draft.branches or [Branch(len(parents) - 1, draft.match)]
+        lengths = [0] * len(parents)  # the match that each node was copied from first
+        for branch in reversed(branches):
+            for node in tree.path(parents, branch.leaf):
+                lengths[node] = branch.match.n
+        elder = [0] * (1 + len(parents))  # how many children each node has so far
+        chances = []
+        for parent, n in zip(parents, lengths):
+            slot = min(n, len(self._first)) - 1
+            if elder[parent + 1]:
+                chances.append(self._beside[min(elder[parent + 1], len(self._beside)) - 1])
+            else:
+                chances.append((self._first if parent < 0 else self._further)[slot])
+            elder[parent + 1] += 1
+        return _Proposal(draft.tokens, parents, chances)
+
+    def _best(self, proposal: _Proposal) -> tuple[set[int], float]:
+        """The best nodes, and their expected tokens per second over those of a plain pass."""
+        stands: list[float] = []
+        for parent, chance in zip(proposal.parents, proposal.chances):
+            stands.append((stands[parent] if parent >= 0 else 1.0) * chance.value)
+        # no node is likelier than the one above it, so any number of the likeliest are a tree
+        likeliest = sorted(range(len(stands)), key=lambda node: -stands[node])
+        best, best_gain, tokens = 0, 1.0, 1.0
+        for count, node in enumerate(likeliest, 1):
+            tokens += stands[node]
+            gain = tokens * self._plain / self._cost.seconds(1 + count)
             if gain > best_gain:
-                best, best_gain = length, gain
-        return best, best_gain
+                best, best_gain = count, gain
+        return set(likeliest[:best]), best_gain
 
     def _compare(self, tokens: Sequence[int]) -> None:
-        open_still = []
-        for draft, known in self._pending:
-            rest = draft.tokens[known : known + len(tokens)]
-            agreed = agreement(rest, tokens)
-            if agreed == len(rest) and known + agreed < len(draft.tokens):
-                open_still.append((draft, known + agreed))
-            else:
-                self._learn(draft, known + agreed)
-        self._pending = open_still
+        self._pending = [proposal for proposal in self._pending if not proposal.judged(tokens)]
 
-    def _learn(self, draft: Draft, agreed: int) -> None:
-        slot = self._slot(draft)
-        self._first[slot].learn(int(agreed > 0), 1)
-        if agreed > 0 and len(draft.tokens) > 1:
-            tried = min(agreed, len(draft.tokens) - 1)
-            self._further[slot].learn(agreed - 1, tried)
 
-    def _slot(self, draft: Draft) -> int:
-        return min(draft.match.n, len(self._first)) - 1
+@dataclass(slots=True)
+class _Proposal:
+    """A draft as it was proposed, as a tree, with each node's chance to follow its parent, and
+    the nodes that have come true."""
+
+    tokens: list[int]
+    parents: list[int]
+    chances: list[_Chance]
+    path: list[int] = field(default_factory=list)
+
+    def judged(self, tokens: Sequence[int]) -> bool:
+        """Takes what the text became. Once no more of the draft can come true its chances learn
+        from it, and it is judged."""
+        for token in tokens:
+            below = [node for node in self._children() if self.tokens[node] == token]
+            if not below:
+                break
+            self.path.append(below[0])
+        else:
+            if self._children():
+                return False
+        self._learn()
+        return True
+
+    def _children(self) -> list[int]:
+        last = self.path[-1] if self.path else -1
+        return [node for node in range(last + 1, len(self.parents)) if self.parents[node] == last]
+
+    def _learn(self) -> None:
+        stood: Counter[_Chance] = Counter()
+        tried: Counter[_Chance] = Counter()
+        walked = {-1, *self.path}
+        for node, parent in enumerate(self.parents):
+            if parent in walked:
+                tried[self.chances[node]] += 1
+                stood[self.chances[node]] += node in walked
+        for chance, times in tried.items():
+            chance.learn(stood[chance], times)
 
 
 def needs_cost(settings: Settings) -> bool:

@@ -13,10 +13,11 @@ from pld_core.lookup.longest import LongestLookup
 from pld_core.lookup.nearest import NearestLookup
 from pld_core.lookup.ngram import NgramLookup, OldestLookup
 from pld_core.lookup.protocol import Draft, Lookup, NoLookup
+from pld_core.lookup.tree import TreeLookup
 from pld_core.lookup.vote import VoteLookup
 from pld_core.settings import Settings
 
-__all__ = ["POLICIES", "Draft", "Lookup", "NgramIndex", "NgramLookup", "NoLookup", "build"]
+__all__ = ["POLICIES", "Draft", "Lookup", "NgramIndex", "NgramLookup", "NoLookup", "TreeLookup", "build"]
 
 POLICIES = {
     "recent": NgramLookup,
@@ -32,4 +33,5 @@ def build(settings: Settings, reference: Sequence[int] = ()) -> Lookup:
     """The lookup that the settings ask for."""
     if settings.k == 0:
         return NoLookup()
-    return POLICIES[settings.policy](settings, reference)
+    lookup = POLICIES[settings.policy](settings, reference)
+    return lookup if settings.branches == 1 else TreeLookup(lookup, settings, reference)
