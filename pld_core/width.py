@@ -44,10 +44,12 @@ class AdaptiveLookup:
     A draft of a match of n tokens is expected to keep p1 * (1 + p2 + p2^2 + ...) tokens: its
     first stands with probability p1, each further one, once one stood, with p2; both are learned
     per match length. In a tree a token that stands beside others, the r-th of the continuations
-    that part there, has a chance of its own, learned per r; and the nodes that are likeliest to
-    stand are drafted, as many as pay. The learning needs no drafting: every proposal, also one
-    that was not drafted or only in part, is compared with what the text became. So a text that
-    starts free and ends quoting is noticed at the first quote, without a probe that costs a pass.
+    that part there, has a chance of its own, learned per r and the match of the first; the nodes
+    that are likeliest to stand are drafted, as many as pay.
+
+    The learning needs no drafting: every proposal, also one that was not drafted or only in part,
+    is compared with what the text became. So a text that starts free and ends quoting is noticed
+    at the first quote, without a probe that costs a pass.
     """
 
     def __init__(self, lookup: Lookup, cost: PassCost, n_max: int) -> None:
@@ -55,7 +57,7 @@ class AdaptiveLookup:
         self._cost = cost
         self._first = [_Chance(p * 2, 2.0) for p in _spread(0.25, 0.7, n_max)]
         self._further = [_Chance(p * 8, 8.0) for p in _spread(0.6, 0.9, n_max)]
-        self._beside = [_Chance(p * 20, 20.0) for p in (0.14, 0.09, 0.05)]
+        self._beside = [[_Chance(p * 12, 12.0) for p in (0.14, 0.09, 0.05)] for _ in self._first]
         self._pending: list[_Proposal] = []
         self._plain = cost.seconds(1)
 
@@ -83,15 +85,17 @@ class AdaptiveLookup:
         for branch in reversed(branches):
             for node in tree.path(parents, branch.leaf):
                 lengths[node] = branch.match.n
-        elder = [0] * (1 + len(parents))  # how many children each node has so far
+        elder: dict[int, list[int]] = {}  # the children that each node has so far
         chances = []
-        for parent, n in zip(parents, lengths):
-            slot = min(n, len(self._first)) - 1
-            if elder[parent + 1]:
-                chances.append(self._beside[min(elder[parent + 1], len(self._beside)) - 1])
+        for node, parent in enumerate(parents):
+            siblings = elder.setdefault(parent, [])
+            siblings.append(node)
+            slot = min(lengths[siblings[0]], len(self._first)) - 1
+            if len(siblings) > 1:
+                beside = self._beside[slot]
+                chances.append(beside[min(len(siblings) - 1, len(beside)) - 1])
             else:
                 chances.append((self._first if parent < 0 else self._further)[slot])
-            elder[parent + 1] += 1
         return _Proposal(draft.tokens, parents, chances)
 
     def _best(self, proposal: _Proposal) -> tuple[set[int], float]:
