@@ -114,7 +114,7 @@ def _parser() -> argparse.ArgumentParser:
                         help="prompts to try (JSON lines or text); may be repeated")
     verify.add_argument("--limit", type=int, metavar="N", help="only the first N rows of each file")
     verify.add_argument("--max-new-tokens", type=int, default=128, metavar="N")
-    verify.add_argument("--checks", metavar="NAMES", help="some of greedy,sampled,penalised,strict")
+    verify.add_argument("--checks", metavar="NAMES", help="some of greedy,sampled,penalised,trees,strict")
 
     bench = commands.add_parser("bench", help="engines side by side on your prompts, or lookups")
     bench.set_defaults(command=_bench)
@@ -204,10 +204,19 @@ def _lookup_options(parser: argparse.ArgumentParser) -> None:
                         help=f"longest draft in tokens, 0 for none (default {default.k})")
     parser.add_argument("--policy", choices=list(POLICIES), default=default.policy,
                         help="which of several equal matches is copied")
+    parser.add_argument("--branches", type=int, default=default.branches, metavar="B",
+                        help="continuations checked at once, as a tree (default 1: a chain)")
 
 
 def _settings(options: argparse.Namespace, **more) -> Settings:
-    return Settings(n_max=options.n, n_min=options.n_min, k=options.k, policy=options.policy, **more)
+    return Settings(
+        n_max=options.n,
+        n_min=options.n_min,
+        k=options.k,
+        policy=options.policy,
+        branches=options.branches,
+        **more,
+    )
 
 
 def _generate(options: argparse.Namespace) -> None:
@@ -577,8 +586,10 @@ def _aligned(lines: list[list[str]]) -> str:
 def _column(trace: Trace, times: bool) -> dict[str, str]:
     n = trace.numbers()
     settings = trace.start.settings
+    branches = settings.get("branches", 1)
+    wide = "" if branches == 1 else f", {branches} branches"
     column = {
-        "n, k": f"{settings.get('n_max')}..{settings.get('n_min')}, {settings.get('k')}",
+        "n, k": f"{settings.get('n_max')}..{settings.get('n_min')}, {settings.get('k')}{wide}",
         "tokens": f"{n.tokens}",
         "passes": f"{n.passes}",
         "tokens per pass": f"{n.tokens_per_pass:.2f}",

@@ -41,7 +41,7 @@ def _transformers(s: Settings) -> Configuration:
         f"    max_matching_ngram_size={s.n_max},\n"
         ")"
     )
-    differs = [_tie(s, "oldest"), _down_to_one(s), "drafts stop before an end-of-sequence token"]
+    differs = [_tie(s, "oldest"), _down_to_one(s), _one_branch(s), "drafts stop before an end-of-sequence token"]
     return Configuration("transformers", text, _note(differs))
 
 
@@ -54,7 +54,7 @@ def _vllm(s: Settings) -> Configuration:
     }
     text = f"vllm serve {NAME} --speculative-config {shlex.quote(json.dumps(speculative))}"
     alone = "its mean acceptance length leaves out passes without a draft, so it reads higher"
-    return Configuration("vLLM", text, _note([_tie(s, "oldest"), _no_period(s), alone]))
+    return Configuration("vLLM", text, _note([_tie(s, "oldest"), _no_period(s), _one_branch(s), alone]))
 
 
 def _sglang(s: Settings) -> Configuration:
@@ -63,13 +63,14 @@ def _sglang(s: Settings) -> Configuration:
         "--speculative-algorithm NGRAM",
         f"--speculative-num-draft-tokens {s.k + 1}",
         f"--speculative-ngram-max-trie-depth {s.n_max + s.k}",
-        "--speculative-ngram-max-bfs-breadth 1",
+        f"--speculative-ngram-max-bfs-breadth {s.branches}",
     )
     differs = [
         "it looks up what all requests generated, and of a prompt no more than the last tokens, so "
         "a first request with a long document copies little from it",
         f"it counts the token before the draft too, hence {s.k + 1}; match and draft share the depth",
         "" if s.n_min == 1 else "it has no shortest match",
+        "" if s.branches == 1 else "its draft tokens are those of all branches together",
         _tie(s, "recent"),
     ]
     return Configuration("SGLang", text, _note(differs))
@@ -85,6 +86,7 @@ def _llama_cpp(s: Settings) -> Configuration:
     differs = [
         "" if s.n_min == s.n_max else f"it matches exactly {s.n_max} tokens and tries nothing shorter",
         _tie(s, "recent"),
+        _one_branch(s),
         "it drafts nothing when too few tokens follow the match",
     ]
     return Configuration("llama.cpp", text, _note(differs))
@@ -102,7 +104,8 @@ def _tensorrt_llm(s: Settings) -> Configuration:
         "disable_overlap_scheduler: true"
     )
     tie = _tie(s, "oldest" if s.policy == "oldest" else "recent")
-    differs = [tie, _down_to_one(s), "a file for trtllm-serve --config; every request has its own pool"]
+    own = "a file for trtllm-serve --config; every request has its own pool"
+    differs = [tie, _down_to_one(s), _one_branch(s), own]
     return Configuration("TensorRT-LLM", text, _note(differs))
 
 
@@ -119,6 +122,10 @@ def _tie(s: Settings, own: str) -> str:
 
 def _down_to_one(s: Settings) -> str:
     return "" if s.n_min == 1 else f"it goes down to matches of 1 token, not {s.n_min}"
+
+
+def _one_branch(s: Settings) -> str:
+    return "" if s.branches == 1 else f"it drafts one continuation, not {s.branches}"
 
 
 def _no_period(s: Settings) -> str:

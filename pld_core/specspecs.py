@@ -69,7 +69,8 @@ def write(events: Iterable[Event], folder: str | Path) -> None:
 
 
 def _row(run: str, event: Prefill | Pass, before: int | None, now: datetime) -> dict:
-    draft = [] if isinstance(event, Prefill) else [before, *event.draft]
+    # of a tree the continuation that was kept: the schema knows chains alone
+    draft = [] if isinstance(event, Prefill) else [before, *(event.draft[i] for i in event.line)]
     # the emitted token is the last one kept, also where the answer ended inside its draft
     stands = 0 if isinstance(event, Prefill) else len(event.kept)
     return {

@@ -70,13 +70,14 @@ class Outcome:
 
 
 def checks(max_new_tokens: int, n_max: int = 3, k: int = 10) -> list[Check]:
-    """Greedy, sampled, with processors, and strict (one fixed width)."""
+    """Greedy, sampled, with processors, with trees of drafts, and strict (one fixed width)."""
     # every match is drafted whole: that asks most of exactness
     base = Settings(n_max=n_max, k=k, max_new_tokens=max_new_tokens, adaptive=False)
     return [
         Check("greedy", base),
         Check("sampled", replace(base, sampling=SAMPLED)),
         Check("penalised", replace(base, sampling=PENALISED)),
+        Check("trees", replace(base, branches=4)),
         Check("strict", replace(base, fixed_width=k + 1)),
     ]
 

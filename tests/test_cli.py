@@ -257,7 +257,7 @@ def recorded(quick, tmp_path, capsys):
         (["-n", "1"], {"n_max": 1}), (["-n", "9"], {"n_max": 9}),
         (["--n-min", "2"], {"n_min": 2}), (["-k", "3"], {"k": 3}), (["-k", "0"], {"k": 0}),
         (["--policy", "oldest"], {"policy": "oldest"}), ([], {}),
-        (["--no-adaptive"], {"adaptive": False}),
+        (["--no-adaptive"], {"adaptive": False}), (["--branches", "4"], {"branches": 4}),
     ],
     ids=str,
 )  # fmt: skip
@@ -274,9 +274,18 @@ def test_each_lookup_option_reaches_the_replay(options, changed, recorded, monke
     table = capsys.readouterr().out
     shown = f"{settings.n_max}..{settings.n_min}, {settings.k}"
     assert shown in table
+    assert ("4 branches" in table) is (settings.branches == 4)
     if settings.k == 0:
         passes = next(line for line in table.splitlines() if line.startswith("passes  "))
         assert passes.split()[-1] == "40"
+
+
+def test_branches_are_drafted_as_trees_that_keep_the_text(quick, tmp_path, capsys):
+    chain = generate(tmp_path, "--no-adaptive", limit=60)["pld"]
+    drafted = generate(tmp_path, "--branches", "4", "--no-adaptive", limit=60)["pld"]
+    assert drafted.ids == chain.ids and not list(drafted.laws())
+    assert any(step.parents for step in drafted.passes)
+    assert not any(step.parents for step in chain.passes)
 
 
 def test_stats_shows_both_lanes_and_whether_they_agree(recorded, capsys):

@@ -22,6 +22,7 @@ SETTINGS = [
     Settings(n_max=5, n_min=2, k=16),
     Settings(n_max=4, n_min=4, k=1, policy="oldest", periodic=False),
     *(Settings(policy=policy) for policy in POLICIES),
+    Settings(branches=4),
 ]
 
 
@@ -131,3 +132,10 @@ def test_the_command_line_prints_them_all(capsys) -> None:
         assert f"# {made.engine}. {made.note}\n{made.text}" in said
     assert main(["config", "-k", "0"]) == 1
     assert capsys.readouterr().err.startswith("pld_core: Plain decoding drafts nothing")
+
+
+def test_branches_are_written_where_an_engine_has_them_and_said_where_not() -> None:
+    assert flags(text("SGLang", Settings(branches=4)))["--speculative-ngram-max-bfs-breadth"] == "4"
+    for made in configurations(Settings(branches=4)):
+        assert ("branches" if made.engine == "SGLang" else "one continuation, not 4") in made.note
+    assert not any("continuation, not" in made.note for made in configurations(Settings()))

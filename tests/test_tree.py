@@ -11,7 +11,7 @@ import toy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pld_core import accept, trace, tree
+from pld_core import accept, specspecs, trace, tree
 from pld_core.events import Branch, EventError, Match, Pass, dumps, loads
 from pld_core.lookup import Draft
 from pld_core.replay import what_if
@@ -341,3 +341,10 @@ def test_a_replay_walks_the_same_trees():
         again = what_if(lane, run.settings, toy.Trees(toy.whole(run), right))
         shown = [[(s.draft, s.parents, s.path, s.kept, s.match) for s in t.passes] for t in (lane, again)]
         assert shown[0] == shown[1]
+
+
+def test_a_tree_s_row_in_a_table_is_its_kept_branch():
+    row = specspecs._row("run", STEP, 9, None)
+    assert row["draft_tokens"] == [9, 1, 5]
+    assert row["acceptances"] == [True, True, True]
+    assert (row["acceptance_length"], row["emitted_token"]) == (3, 7)

@@ -55,16 +55,17 @@ def table(printed):
 def test_every_check_runs_every_row_in_both_lanes():
     found = outcomes(tiny.model("Llama", 1))
     assert [(o.row.name, o.check.name) for o in found] == [
-        (row, check) for row in ("one", "two") for check in ("greedy", "sampled", "penalised", "strict")
+        (row, check) for row in ("one", "two") for check in ("greedy", "sampled", "penalised", "trees", "strict")
     ]  # fmt: skip
     for o in found:
         assert o.verdict == "same"
         assert o.pld.ids == o.plain.ids
         assert o.plain.start.settings["k"] == 0 < o.pld.start.settings["k"]
         assert o.pld.start.settings["max_new_tokens"] == 16
-    greedy, sampled, penalised, strict = (o.pld.start.settings for o in found[:4])
+    greedy, sampled, penalised, trees, strict = (o.pld.start.settings for o in found[:5])
     assert greedy["sampling"]["temperature"] == 0 < sampled["sampling"]["temperature"]
     assert penalised["sampling"]["repetition_penalty"] > 1
+    assert trees["branches"] > 1
     assert strict["fixed_width"] == strict["k"] + 1
     assert greedy["fixed_width"] == 0
 
@@ -86,7 +87,7 @@ def test_the_command_prints_a_table_and_exits_0(folder, capsys):
     printed = capsys.readouterr().out
     assert printed.startswith(f"{folder}, float32 on ")
     same = {"rows": 2, "same": 2, "tie": 0, "bug": 0, "different": 0, "refused": 0}
-    assert table(printed) == {c: same for c in ("greedy", "sampled", "penalised", "strict")}
+    assert table(printed) == {c: same for c in ("greedy", "sampled", "penalised", "trees", "strict")}
 
 
 def test_the_built_in_rows_run_where_no_file_is_given(folder, capsys):
@@ -122,7 +123,7 @@ def test_every_option_reaches_the_battery(folder, tmp_path, monkeypatch, capsys)
         [row.ask.prompt for row in ROWS],
     ]  # fmt: skip
     assert [[name for name, _ in wanted] for _, wanted in asked[:2]] == [
-        ["greedy", "sampled", "penalised", "strict"], ["greedy", "strict"],
+        ["greedy", "sampled", "penalised", "trees", "strict"], ["greedy", "strict"],
     ]  # fmt: skip
     assert [{s.max_new_tokens for _, s in wanted} for _, wanted in asked] == [{128}, {128}, {7}, {128}]
     assert loads[-1] == ("m", "cpu", "bfloat16")
