@@ -102,7 +102,7 @@ class Server:
             line = response.readline(LONGEST)
         except (OSError, HTTPException):
             raise EngineError("The server broke off in the middle of its answer.") from None
-        if len(line) == LONGEST:
+        if len(line) >= LONGEST:
             raise EngineError("The server sends a line without end.")
         return line
 
