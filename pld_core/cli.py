@@ -436,7 +436,7 @@ def _bench_lookups(options: argparse.Namespace) -> None:
     from pld_core.bench.progress import Progress
 
     settings = _settings(options)
-    wanted = lookups.rules(settings.n_max, settings.n_min, settings.k)
+    wanted = lookups.rules(settings.n_max, settings.n_min, settings.k, settings.policy)
     paths = [Path(path) for path in options.traces] or sorted(EXAMPLES.glob("*.ndjson"))
     traces = []
     for path in paths:

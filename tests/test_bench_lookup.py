@@ -112,7 +112,8 @@ def test_where_a_peer_is_ahead_is_said():
         Worth("slower", False, True, "qa", 2, 20, 9),
     ]
     assert behind(found) == [
-        "qa: theirs has 4.00 tokens per pass, the best of ours (vote) 2.50 over 2 runs."
+        "qa (2 runs): theirs has 4.00 tokens per pass, recent 2.00 (best of ours: vote, 2.50), "
+        "2 rules in all."
     ]
     assert behind(found[:2]) == []
 

@@ -32,7 +32,8 @@ class LookupReport:
 
     @property
     def behind(self) -> list[str]:
-        return behind(self.worths) or ["No peer's rule drafts better than the best of ours."]
+        mine = next(worth.rule for worth in self.worths if worth.own)
+        return behind(self.worths) or [f"No peer's rule drafts better than ours ({mine})."]
 
 
 def markdown(report: LookupReport) -> str:

@@ -47,11 +47,11 @@ class Rule:
         return f"{self.name}, n {self.n}, k {self.k}"
 
 
-def rules(n: int, n_min: int, k: int) -> list[Rule]:
-    """Ours at n, n_min and k; the peers' with their engines' defaults, at our k, and at our n and
-    k where they have such an n."""
+def rules(n: int, n_min: int, k: int, asked: str = Settings().policy) -> list[Rule]:
+    """Ours at n, n_min and k, the policy asked for first; the peers' with their engines'
+    defaults, at our k, and at our n and k where they have such an n."""
     made = []
-    for policy in POLICIES:
+    for policy in sorted(POLICIES, key=lambda policy: policy != asked):
         settings = Settings(n_max=n, n_min=n_min, k=k, policy=policy, adaptive=False)
         made.append(Rule(policy, n, k, True, True, lambda eos, s=settings: build(s)))
     for name, kind in PEERS.items():
@@ -214,16 +214,20 @@ def category_of(path: Path) -> str:
 
 
 def behind(found: Sequence[Worth]) -> list[str]:
-    """Where a peer's rule drafts better than all of ours, a sentence each."""
+    """Where a peer's rule drafts better than the first of ours, a sentence for each category."""
     said = []
     for category in dict.fromkeys(worth.category for worth in found):
         here = [worth for worth in found if worth.category == category]
-        mine = max((w for w in here if w.own), key=lambda w: w.tokens_per_pass)
+        mine = next(worth for worth in here if worth.own)
+        best = max((worth for worth in here if worth.own), key=lambda w: w.tokens_per_pass)
         better = [w for w in here if not w.own and w.tokens_per_pass > mine.tokens_per_pass]
-        for peer in sorted(better, key=lambda w: -w.tokens_per_pass):
-            said.append(
-                f"{category}: {peer.rule} has {peer.tokens_per_pass:.2f} tokens per pass, the best "
-                f"of ours ({mine.rule}) {mine.tokens_per_pass:.2f}"
-                f" over {peer.runs} {'run' if peer.runs == 1 else 'runs'}."
-            )
+        if not better:
+            continue
+        peer = max(better, key=lambda w: w.tokens_per_pass)
+        more = f", {len(better)} rules in all" if len(better) > 1 else ""
+        said.append(
+            f"{category} ({mine.runs} run{'s' if mine.runs > 1 else ''}): {peer.rule} has "
+            f"{peer.tokens_per_pass:.2f} tokens per pass, {mine.rule} {mine.tokens_per_pass:.2f} "
+            f"(best of ours: {best.rule}, {best.tokens_per_pass:.2f}){more}."
+        )
     return said
