@@ -37,8 +37,8 @@ def bar():
     return Progress(Silent())
 
 
-def run(text="abc", tokens=4, passes=2, seconds=1.0, ids=None, unsaid=""):
-    return Run(text, ids, tokens, passes, 0.5, seconds, unsaid)
+def run(text="abc", tokens=4, passes=2, seconds=1.0, ids=None, at_first=1, unsaid=""):
+    return Run(text, ids, tokens, passes, 0.5, seconds, at_first, unsaid)
 
 
 # Engines that run here.
@@ -63,6 +63,7 @@ def test_every_local_engine_answers_alike_and_counts_its_passes(model):
         assert (found.passes == 24) if name.endswith("plain") else (found.passes <= 24)
         assert found.prefill_seconds > 0
         assert found.decode_seconds > 0
+        assert found.at_first == 1
 
 
 def test_transformers_is_loaded_only_where_it_runs(model):
@@ -234,6 +235,18 @@ def test_what_an_engine_does_not_say_is_no_number():
     made = report.Report("", "", {}, {}, found, [])
     assert "b: it does not say." in report.markdown(made)
     assert report.markdown(made).splitlines()[2].count(" - ") == 4
+
+
+@pytest.mark.parametrize("more", [{"tokens": 1}, {"seconds": 0.0}, {"at_first": None}, {"at_first": 4}])
+def test_an_answer_that_came_at_once_has_no_speed(more):
+    (line,) = lines(cells([measured("ours-plain", "r", t, **more) for t in (1, 2, 3)]))
+    assert (line.rate, line.against) == (None, None)
+    assert line.tokens_per_pass is not None
+
+
+def test_tokens_of_the_first_pass_are_not_decoded():
+    (line,) = lines(cells([measured("b", "r", 1, tokens=12, at_first=2, seconds=2.0)]))
+    assert line.rate.middle == 5.0
 
 
 def test_texts_are_compared_by_ids_where_both_give_them():

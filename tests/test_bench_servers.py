@@ -263,8 +263,16 @@ def test_events_that_merged_are_told_by_the_metrics(serve, model, trace):
 def test_a_server_without_ids_says_nothing_about_its_passes(serve, model, trace):
     run = openai_run(serve, model, openai(model, openai_events(trace, ids=False)))
     assert (run.tokens, run.passes, run.ids) == (LIMIT, None, None)
-    assert run.unsaid == f"{servers.NO_PASSES}; {servers.NO_IDS}"
+    assert run.unsaid == f"{servers.NO_PASSES}; {servers.NO_IDS}; {servers.NO_FIRST}"
     assert run.text == spoken(model, trace.ids)
+
+
+def test_an_answer_in_one_piece_has_no_speed(serve, model, trace):
+    events = openai_events(trace)
+    whole = {"text": "".join(e["choices"][0]["text"] for e in events[:-2]), "token_ids": trace.ids,
+             "finish_reason": "length"}  # fmt: skip
+    run = openai_run(serve, model, openai(model, [{"choices": [whole]}, *events[-2:]]))
+    assert (run.tokens, run.at_first, run.unsaid) == (LIMIT, None, servers.NO_FIRST)
 
 
 def test_a_server_without_any_count_has_no_speed(serve, model, trace):

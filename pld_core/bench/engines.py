@@ -29,9 +29,9 @@ class EngineError(Exception):
 @dataclass(frozen=True, slots=True)
 class Run:
     """One answer. text is it without the token that ends it; ids are its tokens, where the engine
-    gives them; passes the forward passes, the prompt's included. Whatever an engine does not say is null, and
-    `unsaid` says why, a sentence. Seconds are wall seconds: up to the first token, and from there
-    to the last."""
+    gives them; passes the forward passes, the prompt's included. Seconds are wall seconds: up to
+    the first token, and from there to the last; `at_first` tokens came together with the first.
+    Whatever an engine does not say is null, and `unsaid` says why."""
 
     text: str
     ids: list[int] | None
@@ -39,6 +39,7 @@ class Run:
     passes: int | None
     prefill_seconds: float
     decode_seconds: float
+    at_first: int | None = 1
     unsaid: str = ""
 
     def to_json(self) -> dict:
@@ -74,9 +75,25 @@ def ours(name: str, model: Model, settings: Settings) -> Engine:
     return Engine(name, run, {} if settings.k == 0 else shown)
 
 
+class _Arrivals:
+    """A streamer for generate(): when tokens come, and how many with the first pass."""
+
+    def __init__(self) -> None:
+        self.times: list[float] = []
+        self.counts: list[int] = []
+
+    def put(self, tokens) -> None:
+        self.times.append(perf_counter())
+        self.counts.append(tokens.numel())
+
+    def end(self) -> None:
+        pass
+
+
 def transformers(name: str, model: Model, max_new_tokens: int, draft: int = 0) -> Engine:
     """transformers' own generate() on an eager model; draft > 0 is its prompt_lookup_num_tokens.
-    Seconds are taken around the whole call: its lookup is part of its time, as ours is of ours."""
+    Seconds are taken around the whole call: its lookup is part of its time, as ours is of ours.
+    Its first pass checks a draft together with the prompt."""
     import torch
 
     network = model.network
@@ -85,17 +102,16 @@ def transformers(name: str, model: Model, max_new_tokens: int, draft: int = 0) -
     def run(row: Row) -> Run:
         prompt = model.start("prompt", row.ask, Settings()).prompt.ids
         stop = {"stop_strings": list(row.stop), "tokenizer": model.tokenizer} if row.stop else {}
-        ends: list[float] = []
+        passes = 0
         forward = network.forward
 
-        def timed(*args, **kwargs):
-            out = forward(*args, **kwargs)
-            if network.device.type == "cuda" and not ends:
-                torch.cuda.synchronize(network.device)
-            ends.append(perf_counter())
-            return out
+        def counted(*args, **kwargs):
+            nonlocal passes
+            passes += 1
+            return forward(*args, **kwargs)
 
-        network.forward = timed
+        network.forward = counted
+        arrivals = _Arrivals()
         try:
             began = perf_counter()
             out = network.generate(
@@ -104,6 +120,7 @@ def transformers(name: str, model: Model, max_new_tokens: int, draft: int = 0) -
                 do_sample=False,
                 max_new_tokens=max_new_tokens,
                 pad_token_id=model.eos[0] if model.eos else 0,
+                streamer=arrivals,
                 **stop,
                 **lookup,
             )[0].tolist()
@@ -111,8 +128,10 @@ def transformers(name: str, model: Model, max_new_tokens: int, draft: int = 0) -
         finally:
             del network.forward
         ids = out[1:] if model.encoder_decoder else out[len(prompt) :]
-        text = spoken(model, ids)
-        return Run(text, ids, len(ids), len(ends), ends[0] - began, ended - ends[0])
+        first = arrivals.times[1]  # the prompt came before it
+        return Run(
+            spoken(model, ids), ids, len(ids), passes, first - began, ended - first, arrivals.counts[1]
+        )
 
     return Engine(name, run, {key: str(value) for key, value in lookup.items()})
 

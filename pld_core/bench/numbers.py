@@ -52,12 +52,20 @@ class Cell:
         return sum(tokens for tokens, _ in pairs), sum(passes for _, passes in pairs)
 
     @property
+    def later(self) -> list[int]:
+        """Tokens of each repeat that came after the first pass's; [] where the engine does not
+        say, or none did."""
+        counts = [
+            0 if run["tokens"] is None or run["at_first"] is None else run["tokens"] - run["at_first"]
+            for run in self.runs
+        ]
+        timed = all(run["decode_seconds"] > 0 for run in self.runs)
+        return counts if timed and all(count > 0 for count in counts) else []
+
+    @property
     def rates(self) -> list[float]:
-        """Decoded tokens (those after the first) per second of each repeat; [] where the engine
-        does not say, or the answer has one token."""
-        if any(not run["tokens"] or run["tokens"] < 2 for run in self.runs):
-            return []
-        return [(run["tokens"] - 1) / max(run["decode_seconds"], 1e-9) for run in self.runs]
+        """Decoded tokens (those after the first pass's) per second of each repeat, or []."""
+        return [count / run["decode_seconds"] for count, run in zip(self.later, self.runs)]
 
     @property
     def first_token(self) -> float:
@@ -159,8 +167,8 @@ def _summed(group: list[Cell]) -> list[float]:
     """Decoded tokens per second over the rows, repeat by repeat, as far as all rows went."""
     repeats = min((len(cell.runs) for cell in group), default=0)
     return [
-        sum(cell.runs[i]["tokens"] - 1 for cell in group)
-        / max(1e-9, sum(cell.runs[i]["decode_seconds"] for cell in group))
+        sum(cell.later[i] for cell in group)
+        / sum(cell.runs[i]["decode_seconds"] for cell in group)
         for i in range(repeats)
     ]
 

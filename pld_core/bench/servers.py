@@ -35,6 +35,7 @@ NO_IDS = "the server sends no token ids"
 FEW_IDS = "the server leaves tokens out of its stream"
 OTHER_IDS = "the server's tokenizer is not this model's"
 NO_COUNT = "the server does not count its tokens"
+NO_FIRST = "the server does not say how many tokens came first, so there is no speed"
 NO_PASSES = "the server does not say how many passes it ran"
 NOT_EQUAL = "the server's counts contradict each other"
 
@@ -158,6 +159,7 @@ class _Answer:
     chunks: list[list[int]] = field(default_factory=list)  # the ids of each event that had some
     first: float | None = None
     last: float = 0.0
+    at_first: int | None = None
 
     def take(self, came: float, text: object, ids: object) -> None:
         """One event's text and ids."""
@@ -174,6 +176,13 @@ class _Answer:
         if max(len(self.texts), len(self.ids or ())) > 2 * self.limit + 64:
             raise EngineError("The server goes on beyond the tokens that were asked for.")
 
+    def count_first(self, tokens: int | None) -> None:
+        """How many tokens came with the first event: its ids, or one where events are tokens."""
+        if self.chunks:
+            self.at_first = len(self.chunks[0])
+        elif tokens is not None and len(self.texts) >= tokens - 1:  # an end token has no text
+            self.at_first = 1
+
     @property
     def ids(self) -> list[int] | None:
         return [i for chunk in self.chunks for i in chunk] or None
@@ -181,6 +190,9 @@ class _Answer:
     def run(self, tokens: int | None, passes: int | None, unsaid: list[str]) -> Run:
         if self.first is None:
             raise EngineError("The server's answer is empty.")
+        at_first = self.at_first if self.last > self.first else None
+        if at_first is None and tokens is not None and tokens > 1:
+            unsaid = [*unsaid, NO_FIRST]
         return Run(
             "".join(self.texts),
             self.ids,
@@ -188,6 +200,7 @@ class _Answer:
             passes,
             self.first - self.began,
             self.last - self.first,
+            at_first,
             "; ".join(unsaid),
         )
 
@@ -367,6 +380,7 @@ def _finished(
     answer: _Answer, known: bool, tokens: int | None, passes: int | None, unsaid: list[str]
 ) -> Run:
     """The answer as a Run, without its ids where they are not all there or not of our model."""
+    answer.count_first(tokens)
     if tokens is None:
         unsaid = [*unsaid, NO_COUNT]
     if not answer.chunks:
