@@ -12,6 +12,7 @@ from collections import Counter
 from contextlib import closing
 from dataclasses import fields, replace
 from datetime import datetime, timezone
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import IO, Callable, Iterable, Iterator, Sequence
@@ -349,7 +350,8 @@ def _rows(
     """The prompts of --rows, the built-in ones without; see `read_rows`."""
     if options.limit is not None and options.limit < 1:
         raise UsageError(f"--limit is a whole number from 1 on, not {options.limit}.")
-    return [row for path in options.rows for row in read_rows(path, unread)[: options.limit]] or ROWS
+    files = [read_rows(path, unread)[: options.limit] for path in options.rows]
+    return [row for rows in files for row in rows] or ROWS
 
 
 def _bench(options: argparse.Namespace) -> None:
@@ -372,14 +374,14 @@ def _bench(options: argparse.Namespace) -> None:
         raise UsageError(f"A median with a spread takes at least {LEAST} rounds.")
     names = list(LOCAL) if options.engines is None else options.engines.split(",")
     if unknown := [name for name in names if name not in LOCAL]:
-        raise UsageError(f"There is no engine called {unknown[0]!r}: choose from {', '.join(LOCAL)}.")
+        known = ", ".join(LOCAL)
+        raise UsageError(f"There is no engine called {unknown[0]!r}: choose from {known}.")
     settings = _settings(options, max_new_tokens=options.max_new_tokens)
     rows = list(_rows(options, _say))
     model = _load(options)
     try:
-        engines = local(
-            names, settings, model, lambda: load(options.model, options.device, options.dtype, eager=True)
-        )
+        eager = partial(load, options.model, options.device, options.dtype, eager=True)
+        engines = local(names, settings, model, eager)
         for kind, make, given in (
             ("llama-server", llama_server, options.llama_server),
             ("openai", openai_server, options.openai),

@@ -237,7 +237,9 @@ def test_what_an_engine_does_not_say_is_no_number():
     assert report.markdown(made).splitlines()[2].count(" - ") == 4
 
 
-@pytest.mark.parametrize("more", [{"tokens": 1}, {"seconds": 0.0}, {"at_first": None}, {"at_first": 4}])
+@pytest.mark.parametrize(
+    "more", [{"tokens": 1}, {"seconds": 0.0}, {"at_first": None}, {"at_first": 4}]
+)
 def test_an_answer_that_came_at_once_has_no_speed(more):
     (line,) = lines(cells([measured("ours-plain", "r", t, **more) for t in (1, 2, 3)]))
     assert (line.rate, line.against) == (None, None)

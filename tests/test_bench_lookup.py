@@ -26,9 +26,7 @@ def traces():
     """Two answers that a model gave, and one that repeats its prompt."""
     asks = ("the red fox and the grey fox", "fox, fox, fox")
     settings = Settings(max_new_tokens=40, adaptive=False)
-    made = [
-        lanes(MODEL.run(Ask(ask, chat=False), settings, plain=False))["pld"] for ask in asks
-    ]
+    made = [lanes(MODEL.run(Ask(ask, chat=False), settings, plain=False))["pld"] for ask in asks]
     example = sorted(lookups_examples())[0]
     return [("model", made[0]), ("model", made[1]), ("copy", read(example.open())["pld"])]
 
@@ -46,9 +44,9 @@ def bar():
 def test_every_rule_is_replayed_by_the_decoders_loop(traces):
     wanted = rules(3, 1, 10)
     found = worths(wanted, traces, bar())
-    assert [w.category for w in found] == sorted(w.category for w in found if w.category != "all") + [
-        "all"
-    ] * len(wanted)
+    assert [w.category for w in found] == sorted(
+        w.category for w in found if w.category != "all"
+    ) + ["all"] * len(wanted)
     for rule in wanted:
         copy, model, every = [w for w in found if w.rule == rule.label]
         assert (copy.category, model.category, every.category) == ("copy", "model", "all")
@@ -134,7 +132,9 @@ def test_the_reports_hold_every_number_and_run_nothing():
     assert json.loads(json.dumps(lookup_report.data(found)))["worths"][0]["tokens_per_pass"] == 2.5
 
 
-def test_the_command_replays_files_and_leaves_out_what_is_none(traces, tmp_path, capsys, monkeypatch):
+def test_the_command_replays_files_and_leaves_out_what_is_none(
+    traces, tmp_path, capsys, monkeypatch
+):
     monkeypatch.setattr(lookups, "CONTEXTS", (256, 512))
     monkeypatch.chdir(tmp_path)
     trace = traces[0][1]

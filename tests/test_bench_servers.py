@@ -75,7 +75,9 @@ def serve():
                         self.close_connection = True
                         self.connection.close()
                         return
-                    line = event if isinstance(event, bytes) else f"data: {json.dumps(event)}".encode()
+                    line = (
+                        event if isinstance(event, bytes) else f"data: {json.dumps(event)}".encode()
+                    )
                     line += b"\n\n"
                     self.wfile.write(b"%x\r\n%s\r\n" % (len(line), line))
                 self.wfile.write(b"0\r\n\r\n")
@@ -120,8 +122,11 @@ def llama_events(trace):
 
 def llama(model, events, ids=None, **more):
     """A llama.cpp server whose tokenizer is the model's (or says `ids`)."""
+
     def tokenize(body):
-        return {"tokens": ids or model.tokenizer(body["content"], add_special_tokens=False)["input_ids"]}
+        return {
+            "tokens": ids or model.tokenizer(body["content"], add_special_tokens=False)["input_ids"]
+        }
 
     return {"/health": {"status": "ok"}, "/props": {"model_path": "m.gguf", "build_info": "b1"},
             "/tokenize": tokenize, "/completion": events, **more}  # fmt: skip
@@ -168,7 +173,9 @@ def test_another_tokenizer_gets_the_text_and_its_ids_are_not_compared(serve, mod
     run = llama_server("llama", address, model, LIMIT).run(ROW)
     assert (run.ids, run.unsaid) == (None, servers.OTHER_IDS)
     assert run.text == spoken(model, trace.ids)
-    assert serve.running[0].asked[-1][1]["prompt"] == decoder(model.tokenizer)(trace.start.prompt.ids)
+    assert serve.running[0].asked[-1][1]["prompt"] == decoder(model.tokenizer)(
+        trace.start.prompt.ids
+    )
 
 
 def changed(events, place, **more):
@@ -227,7 +234,9 @@ def openai_events(trace, ids=True, metrics=True, usage=True):
 
 def openai(model, events, ids=None, **more):
     def tokenize(body):
-        return {"tokens": ids or model.tokenizer(body["prompt"], add_special_tokens=False)["input_ids"]}
+        return {
+            "tokens": ids or model.tokenizer(body["prompt"], add_special_tokens=False)["input_ids"]
+        }
 
     return {"/v1/models": {"data": [{"id": "served", "max_model_len": 2048}]},
             "/version": {"version": "0.32.0"}, "/tokenize": tokenize,
@@ -288,7 +297,9 @@ def test_a_server_that_knows_fewer_fields_is_asked_with_fewer(serve, model, trac
                     **{"/tokenize": 404})  # fmt: skip
     run = openai_run(serve, model, strict)
     assert run.text == spoken(model, trace.ids)
-    assert serve.running[0].asked[-1][1]["prompt"] == decoder(model.tokenizer)(trace.start.prompt.ids)
+    assert serve.running[0].asked[-1][1]["prompt"] == decoder(model.tokenizer)(
+        trace.start.prompt.ids
+    )
 
 
 def test_usage_that_contradicts_the_ids_is_no_number(serve, model, trace):
@@ -319,7 +330,10 @@ BAD = [
 @pytest.mark.parametrize(("spoil", "said"), BAD)
 @pytest.mark.parametrize("kind", ["llama", "openai"])
 def test_a_server_that_fails_is_one_sentence(kind, spoil, said, serve, model, trace):
-    make = {"llama": (llama_events, llama, llama_run), "openai": (openai_events, openai, openai_run)}
+    make = {
+        "llama": (llama_events, llama, llama_run),
+        "openai": (openai_events, openai, openai_run),
+    }
     events, answers, run = make[kind]
     with pytest.raises(EngineError) as failed:
         run(serve, model, answers(model, spoil(events(trace))))
@@ -353,5 +367,8 @@ def test_no_server_there_is_one_sentence(serve, model):
 
 def test_servers_have_labels():
     assert named("openai", "127.0.0.1:1") == ("openai", "127.0.0.1:1")
-    assert named("llama-server", "ngram-mod=127.0.0.1:1") == ("llama-server ngram-mod", "127.0.0.1:1")
+    assert named("llama-server", "ngram-mod=127.0.0.1:1") == (
+        "llama-server ngram-mod",
+        "127.0.0.1:1",
+    )
     assert named("openai", "http://x/?a=b") == ("openai", "http://x/?a=b")

@@ -191,9 +191,7 @@ def test_llama_mod_forgets_all_after_five_poor_drafts():
 def test_llama_cache_counts_within_what_came_at_once(pieces, n, k):
     def following(gram):
         return [
-            piece[i + len(gram)]
-            for piece in pieces
-            for i in starts(piece, gram, len(piece) - 1)
+            piece[i + len(gram)] for piece in pieces for i in starts(piece, gram, len(piece) - 1)
         ]
 
     lookup = LlamaCache(n, k)

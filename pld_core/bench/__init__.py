@@ -1,1 +1,1 @@
-"""Benchmarks that anybody can run: engines side by side on prompts, lookups side by side on texts."""
+"""Benchmarks that anybody can run: engines beside each other on prompts, lookups on texts."""

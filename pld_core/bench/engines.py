@@ -130,13 +130,21 @@ def transformers(name: str, model: Model, max_new_tokens: int, draft: int = 0) -
         ids = out[1:] if model.encoder_decoder else out[len(prompt) :]
         first = arrivals.times[1]  # the prompt came before it
         return Run(
-            spoken(model, ids), ids, len(ids), passes, first - began, ended - first, arrivals.counts[1]
+            spoken(model, ids),
+            ids,
+            len(ids),
+            passes,
+            first - began,
+            ended - first,
+            arrivals.counts[1],
         )
 
     return Engine(name, run, {key: str(value) for key, value in lookup.items()})
 
 
-def local(names: list[str], settings: Settings, model: Model, eager: Callable[[], Model]) -> list[Engine]:
+def local(
+    names: list[str], settings: Settings, model: Model, eager: Callable[[], Model]
+) -> list[Engine]:
     """The engines of these names, in LOCAL's order. `eager` loads the model as transformers runs
     it, and is called only where one of them is transformers'."""
     made: list[Engine] = []

@@ -15,6 +15,8 @@ COPY = (
     "what they cost is not."
 )
 
+_POWERS = ((6, "1 µs"), (5, "10 µs"), (4, "100 µs"), (3, "1 ms"), (2, "10 ms"))
+
 
 @dataclass(frozen=True, slots=True)
 class LookupReport:
@@ -100,7 +102,7 @@ def html(report: LookupReport) -> str:
                      f"{_seconds(own[0].lookup)} to {_seconds(own[-1].lookup)}", own[0].own)
                     for rule, own in _by_rule(report.costs).items()
                 ],
-                [(1e-6, "1 µs"), (1e-5, "10 µs"), (1e-4, "100 µs"), (1e-3, "1 ms"), (1e-2, "10 ms")],
+                [(10.0**-e, text) for e, text in _POWERS],
             ),
             page.table(*_split(_cost_rows(report.costs)), "Cost of a lookup"),
         ]  # fmt: skip

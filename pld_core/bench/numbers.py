@@ -56,7 +56,9 @@ class Cell:
         """Tokens of each repeat that came after the first pass's; [] where the engine does not
         say, or none did."""
         counts = [
-            0 if run["tokens"] is None or run["at_first"] is None else run["tokens"] - run["at_first"]
+            0
+            if run["tokens"] is None or run["at_first"] is None
+            else run["tokens"] - run["at_first"]
             for run in self.runs
         ]
         timed = all(run["decode_seconds"] > 0 for run in self.runs)
@@ -167,8 +169,7 @@ def _summed(group: list[Cell]) -> list[float]:
     """Decoded tokens per second over the rows, repeat by repeat, as far as all rows went."""
     repeats = min((len(cell.runs) for cell in group), default=0)
     return [
-        sum(cell.later[i] for cell in group)
-        / sum(cell.runs[i]["decode_seconds"] for cell in group)
+        sum(cell.later[i] for cell in group) / sum(cell.runs[i]["decode_seconds"] for cell in group)
         for i in range(repeats)
     ]
 

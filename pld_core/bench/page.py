@@ -29,7 +29,8 @@ dl{display:grid;grid-template-columns:max-content 1fr;gap:2px 16px;margin:12px 0
 dt{color:var(--muted)}dd{margin:0}
 .scroll{overflow-x:auto;margin:8px 0}.scroll:focus-visible{outline:2px solid var(--ours)}
 table{border-collapse:collapse;font-size:14px}
-th,td{padding:3px 12px 3px 0;text-align:right;white-space:nowrap;border-bottom:1px solid var(--line)}
+th,td{padding:3px 12px 3px 0;text-align:right;white-space:nowrap;
+border-bottom:1px solid var(--line)}
 th{font-weight:600}th:first-child,td:first-child,.words{text-align:left}
 pre{white-space:pre-wrap;background:var(--soft);padding:8px 12px;font-size:13px;margin:4px 0}
 summary{cursor:pointer;padding:2px 0}
@@ -154,17 +155,11 @@ def strip(
         drawn = [el("line", x1=0, x2=1000, y1=9, y2=9, class_="ground")]
         for value, what in ticks:
             x = place(value)
-            drawn.append(
-                el("line", el("title", what), x1=x, x2=x, y1=2, y2=16, class_="tick")
-            )
+            drawn.append(el("line", el("title", what), x1=x, x2=x, y1=2, y2=16, class_="tick"))
         if rule is not None:
-            drawn.append(
-                el("line", x1=place(rule), x2=place(rule), y1=-4, y2=22, class_="rule")
-            )
+            drawn.append(el("line", x1=place(rule), x2=place(rule), y1=-4, y2=22, class_="rule"))
         made.append(_row(label, said, own, drawn, f"{label}: {said}"))
-    scale = [
-        el("span", text, style=f"left:{place(value) / 10:.1f}%") for value, text in marks
-    ]
+    scale = [el("span", text, style=f"left:{place(value) / 10:.1f}%") for value, text in marks]
     made.append(
         joined(
             el("span", class_="label"),

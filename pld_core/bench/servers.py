@@ -277,9 +277,7 @@ def _llama_passes(
     drafted = _count(final.get("draft_n", 0))
     if tokens is None or accepted is None or drafted is None:
         return None, [NO_PASSES]
-    groups = [
-        list(same) for _, same in groupby(timings, lambda said: said.get("predicted_ms"))
-    ]
+    groups = [list(same) for _, same in groupby(timings, lambda said: said.get("predicted_ms"))]
     if any("predicted_ms" not in group[0] for group in groups):
         groups = []
     before = 0

@@ -13,14 +13,16 @@ from pld_core.bench.records import Failed, Measured
 from pld_core.bench.report import Report
 
 AXE = Path(axe_playwright_python.__file__).parent / "axe.min.js"
-HOSTILE = "</style><script>document.title = 'run'</script><img src=http://127.0.0.1:9/x> " + "w" * 300
+HOSTILE = (
+    "</style><script>document.title = 'run'</script><img src=http://127.0.0.1:9/x> " + "w" * 300
+)
 
 
 def benchmark() -> str:
     runs = [
         Measured(row, row, category, engine, turn,
-                 {"text": "a", "ids": None, "tokens": 40, "passes": passes, "unsaid": "", "at_first": 1,
-                  "prefill_seconds": 0.4, "decode_seconds": seconds * (1 + turn / 30)})
+                 {"text": "a", "ids": None, "tokens": 40, "passes": passes, "unsaid": "",
+                  "at_first": 1, "prefill_seconds": 0.4, "decode_seconds": seconds * (1 + turn / 30)})
         for row, category in (("one", "edit"), ("two", "chat"), (HOSTILE, HOSTILE))
         for engine, passes, seconds in (("ours-plain", 40, 2.0), ("ours-pld", 9, 0.6),
                                         (f"llama-server {HOSTILE}", None, 1.2))
@@ -29,13 +31,17 @@ def benchmark() -> str:
     setup = {"model": HOSTILE, "versions": {"torch": "2"}, "engines": {"ours-pld": {"k": "10"}}}
     failed = [Failed(HOSTILE, "chat", "openai", "The server cannot be reached.")]
     return page.benchmark(
-        Report(f"python -m pld_core {HOSTILE}", "2026", setup, {HOSTILE: HOSTILE}, cells(runs), failed)
+        Report(
+            f"python -m pld_core {HOSTILE}", "2026", setup, {HOSTILE: HOSTILE}, cells(runs), failed
+        )
     )
 
 
 def lookups() -> str:
     rules = (("recent, n 3, k 10", True), (f"peer {HOSTILE}", False))
-    costs = [Cost(rule, own, n, 1e-6, 4e-6 * n / 1024) for rule, own in rules for n in (1024, 131072)]
+    costs = [
+        Cost(rule, own, n, 1e-6, 4e-6 * n / 1024) for rule, own in rules for n in (1024, 131072)
+    ]
     worths = [
         Worth(rule, own, True, category, 3, 300, 100 + 20 * own, 40)
         for category in ("edit", "all")
@@ -65,6 +71,8 @@ def test_the_page_is_readable_and_runs_nothing(browser, tmp_path, make, scheme: 
     assert min(heights) > 10
     shown.add_script_tag(path=AXE)
     found = shown.evaluate("() => axe.run().then(result => result.violations)")
-    assert [f"{v['id']}: {n['target']} {n['failureSummary']}" for v in found for n in v["nodes"]] == []
+    assert [
+        f"{v['id']}: {n['target']} {n['failureSummary']}" for v in found for n in v["nodes"]
+    ] == []
     assert said == []
     context.close()
