@@ -65,9 +65,21 @@ def test_every_rule_is_replayed_by_the_decoders_loop(traces):
     assert recent.tokens_per_pass > 2
 
 
+def test_trees_are_replayed_as_trees(traces):
+    wanted = [rule for rule in rules(3, 1, 10) if rule.name.startswith("recent")]
+    found = [worth for worth in worths(wanted, traces, bar()) if worth.category == "all"]
+    passes = [worth.passes for worth in found]
+    assert passes == sorted(passes, reverse=True)
+    assert found[-1].passes < found[0].passes
+    assert found[-1].drafted_per_pass > found[0].drafted_per_pass
+
+
 def test_all_of_ours_and_all_peers_stand_in_the_table():
     names = [rule.name for rule in rules(3, 1, 10)]
-    assert set(names) == {*POLICIES, *PEERS}
+    trees = {f"recent, {branches} branches" for branches in (2, 4, 8)}
+    assert set(names) == {*POLICIES, *trees, *PEERS}
+    assert names[0] == "recent"
+    assert rules(3, 1, 10, "vote")[0].name == "vote"
 
 
 def test_a_lookup_is_timed_at_every_length():

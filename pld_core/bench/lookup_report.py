@@ -110,16 +110,24 @@ def html(report: LookupReport) -> str:
 
 
 def _worth_rows(report: LookupReport) -> list[list[str]]:
-    head = ["tokens per pass", *_heads(report), "without a draft"]
-    return [head, *(
-        [rule, *(f"{w.tokens_per_pass:.2f}" for w in own), f"{100 * own[-1].unmatched_share:.0f} %"]
-        for rule, own in _by_rule(report.worths).items()
-    )]  # fmt: skip
+    head = ["tokens per pass", *_heads(report)]
+    return [
+        head,
+        *(
+            [rule, *(f"{w.tokens_per_pass:.2f}" for w in own), *_drafting(own[-1])]
+            for rule, own in _by_rule(report.worths).items()
+        ),
+    ]
 
 
 def _heads(report: LookupReport) -> list[str]:
     runs = {worth.category: worth.runs for worth in report.worths}
-    return [f"{category} ({runs[category]})" for category in report.categories]
+    categories = [f"{category} ({runs[category]})" for category in report.categories]
+    return [*categories, "without a draft", "drafted per pass"]
+
+
+def _drafting(worth: Worth) -> tuple[str, str]:
+    return f"{100 * worth.unmatched_share:.0f} %", f"{worth.drafted_per_pass:.1f}"
 
 
 def _worth_table(report: LookupReport) -> Html:
@@ -127,20 +135,16 @@ def _worth_table(report: LookupReport) -> Html:
         category: max(w.tokens_per_pass for w in report.worths if w.category == category)
         for category in report.categories
     }
+
+    def cell(worth: Worth) -> str | Html:
+        text = f"{worth.tokens_per_pass:.2f}"
+        return el("td", text, class_="best") if text == f"{best[worth.category]:.2f}" else text
+
     rows = [
-        [
-            rule,
-            *(
-                el("td", f"{w.tokens_per_pass:.2f}", class_="best")
-                if f"{w.tokens_per_pass:.2f}" == f"{best[w.category]:.2f}"
-                else f"{w.tokens_per_pass:.2f}"
-                for w in own
-            ),
-            f"{100 * own[-1].unmatched_share:.0f} %",
-        ]
+        [rule, *(cell(worth) for worth in own), *_drafting(own[-1])]
         for rule, own in _by_rule(report.worths).items()
     ]
-    return page.table(["rule", *_heads(report), "without a draft"], rows, "Tokens per pass")
+    return page.table(["rule", *_heads(report)], rows, "Tokens per pass")
 
 
 def _cost_rows(costs: Sequence[Cost]) -> list[list[str]]:

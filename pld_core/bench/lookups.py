@@ -24,6 +24,9 @@ from pld_core.trace import Trace
 CONTEXTS = (1024, 4096, 16384, 65536, 131072)
 """Tokens of context at which lookups are timed."""
 
+BRANCHES = (2, 4, 8)
+"""Branches of our trees; a tree drafts more tokens than k, each branch at most k deep."""
+
 LOOKUPS = 128
 """Lookups timed in each."""
 
@@ -50,10 +53,14 @@ class Rule:
 def rules(n: int, n_min: int, k: int, asked: str = Settings().policy) -> list[Rule]:
     """Ours at n, n_min and k, the policy asked for first; the peers' with their engines'
     defaults, at our k, and at our n and k where they have such an n."""
-    made = []
-    for policy in sorted(POLICIES, key=lambda policy: policy != asked):
-        settings = Settings(n_max=n, n_min=n_min, k=k, policy=policy, adaptive=False)
-        made.append(Rule(policy, n, k, True, True, lambda eos, s=settings: build(s)))
+    base = Settings(n_max=n, n_min=n_min, k=k, policy=asked, adaptive=False)
+    policies = sorted(POLICIES, key=lambda policy: policy != asked)
+    ours = {policy: replace(base, policy=policy) for policy in policies}
+    ours |= {f"{asked}, {b} branches": replace(base, branches=b) for b in BRANCHES}
+    made = [
+        Rule(name, n, k, True, True, lambda eos, settings=settings: build(settings))
+        for name, settings in ours.items()
+    ]
     for name, kind in PEERS.items():
         usual = kind()
         sizes = [(usual.n, usual.k), (usual.n, k)]
@@ -175,6 +182,11 @@ class Worth:
         return self.tokens / self.passes
 
     @property
+    def drafted_per_pass(self) -> float:
+        """Draft tokens checked in a pass after the prefill, on average."""
+        return self.drafted / max(1, self.passes - self.runs)
+
+    @property
     def unmatched_share(self) -> float:
         """Share of the passes after the prefill that drafted nothing."""
         return self.unmatched / max(1, self.passes - self.runs)
@@ -190,7 +202,7 @@ def worths(
     for rule in wanted:
         for category, trace in traces:
             bar.begin(f"{rule.label}, {category}")
-            settings = replace(Settings(k=rule.k), adaptive=False)
+            settings = Settings(k=rule.k, adaptive=False)
             n = what_if(trace, settings, rule.make(trace.start.eos)).numbers()
             for name in dict.fromkeys((category, ALL)):
                 worth = found.setdefault(
