@@ -204,7 +204,10 @@ def _lookup_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-k", type=int, default=default.k, metavar="K",
                         help=f"longest draft in tokens, 0 for none (default {default.k})")
     parser.add_argument("--policy", choices=list(POLICIES), default=default.policy,
-                        help="which of several equal matches is copied")
+                        help="which of several equal matches is copied: the most recent, the oldest, "
+                             "the nearest to where the last copy was going, the continuation that "
+                             "most of them share; or the longest match, also beyond N "
+                             f"(default {default.policy})")
     parser.add_argument("--branches", type=int, default=default.branches, metavar="B",
                         help="continuations checked at once, as a tree (default 1: a chain)")
 

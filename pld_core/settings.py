@@ -83,16 +83,17 @@ class Settings:
     """Settings of one lane.
 
     n_max, n_min: longest and shortest match, tokens. k: longest draft, tokens; 0 is plain
-    decoding. policy: which of several equal matches is copied. search: where matches may
-    stand. periodic: a match near the end of the context goes on into its own draft.
-    max_new_tokens: at most this many tokens are generated. stop: strings that end the answer;
-    the token that completes one is its last. fixed_width: strict mode, every pass runs exactly
-    so many positions over a cache of fixed length, so that a position's numbers do not depend
-    on the draft and half precision is exact too; 0 runs 1 + draft positions. adaptive: drafts
-    are cut to the length that is expected to pay, by pass_seconds, pairs (width, seconds of a
-    pass) as measured on the device, see PassCost; without them, and in strict mode, where every
-    pass costs the same, drafts are whole. branches: up to so many continuations are drafted at
-    once, as a tree whose first branch is the draft of a chain; 1 is a chain.
+    decoding. policy: which of several equal matches is copied; "longest" takes matches of more
+    than n_max tokens, too. search: where matches may stand. periodic: a match near the end of
+    the context goes on into its own draft. max_new_tokens: at most this many tokens are
+    generated. stop: strings that end the answer; the token that completes one is its last.
+    fixed_width: strict mode, every pass runs exactly so many positions over a cache of fixed
+    length, so that a position's numbers do not depend on the draft and half precision is exact
+    too; 0 runs 1 + draft positions. adaptive: drafts are cut to the length that is expected to
+    pay, by pass_seconds, pairs (width, seconds of a pass) as measured on the device, see
+    PassCost; without them, and in strict mode, where every pass costs the same, drafts are
+    whole. branches: up to so many continuations are drafted at once, as a tree whose first
+    branch is the draft of a chain; 1 is a chain.
     """
 
     n_max: int = 3
