@@ -562,7 +562,7 @@ def build(
         n_max: int = 3,
         n_min: int = 1,
         k: int = 10,
-        policy: str = "recent",
+        policy: str = "nearest",
         adaptive: bool = False,
         strict: bool = False,
         max_new_tokens: int = 256,
@@ -712,7 +712,9 @@ def build(
                     n_max = _slider("n_max", Words.n_max, first["n_max"])
                     n_min = _slider("n_min", Words.n_min)
                     k = _slider("k", Words.k, first["k"])
-                    policy = gr.Dropdown(policies, value="recent", label=Words.policy)
+                    policy = gr.Dropdown(
+                        policies, value=RANGES["policy"].default, label=Words.policy
+                    )
                     max_new_tokens = _slider(
                         "max_new_tokens",
                         Words.max_new_tokens,

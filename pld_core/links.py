@@ -69,7 +69,7 @@ FIELDS = {
     "n": Field("n_max", 3, 1, 16),
     "n_min": Field("n_min", 1, 1, 16),
     "k": Field("k", 10, 1, 64),
-    "policy": Field("policy", "recent", choices=_POLICIES),
+    "policy": Field("policy", "nearest", choices=_POLICIES),
     "max": Field("max_new_tokens", 256, 1, 2048),
     "chat": Field("chat", True),
     "plain": Field("plain", True),

@@ -51,7 +51,7 @@ class Request:
     n_max: int = 3
     n_min: int = 1
     k: int = 10
-    policy: str = "recent"
+    policy: str = "nearest"
     adaptive: bool = True
     max_new_tokens: int = 256
     strict: bool = False

@@ -99,7 +99,7 @@ class Settings:
     n_max: int = 3
     n_min: int = 1
     k: int = 10
-    policy: str = "recent"
+    policy: str = "nearest"
     search: str = "context"
     periodic: bool = True
     max_new_tokens: int = 256

@@ -20,7 +20,7 @@
       this.n_max = new Slider(left, text.n_max, { min: 1, max: 12 }, text.tokens, () => this.#moved("n_max"));
       this.n_min = new Slider(left, text.n_min, { min: 1, max: 12 }, text.tokens, () => this.#moved("n_min"));
       this.k = new Slider(left, text.k, { min: 0, max: 48 }, text.draft, moved);
-      this.policy = new Menu(row(left, text.policy), text.policy, text.policies, "recent", moved);
+      this.policy = new Menu(row(left, text.policy), text.policy, text.policies, "nearest", moved);
       this.search = new Switch(row(left, text.search), text.search, text.searches, "context", moved);
       const cut = row(left, text.cut);
       this.cut = cut;

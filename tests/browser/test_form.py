@@ -52,7 +52,7 @@ def test_every_control_reaches_the_decoder(view: View, slot: ScriptedSlot) -> No
     request = slot.requests[-1]
     assert (request.n_min, request.system, request.strict) == (2, "Be brief.", True)
     assert (request.temperature, request.top_k, request.top_p, request.seed) == (0.7, 40, 0.9, 11)
-    assert request.policy == "recent" and request.rival is None and request.reference == ""
+    assert request.policy == "nearest" and request.rival is None and request.reference == ""
     assert request.settings().fixed_width == request.k + 1
 
 
