@@ -98,6 +98,7 @@ SETTINGS = [
     ("--n-min", "1", "3", lambda s: s["n_min"], (1, 3)),
     ("-k", "0", "7", lambda s: s["k"], (0, 7)),
     ("--policy", "recent", "oldest", lambda s: s["policy"], ("recent", "oldest")),
+    ("--branches", "1", "3", lambda s: s["branches"], (1, 3)),
     ("--max-new-tokens", "1", "4", lambda s: s["max_new_tokens"], (1, 4)),
     ("--stop", "a", "b c", lambda s: s["stop"], (["a"], ["b c"])),
     *(
@@ -470,11 +471,11 @@ def test_a_model_that_fails_midway_says_so_and_leaves_a_whole_stream(
     scores = Chooser.scores
     calls = []
 
-    def fails(self, logits, ids):
+    def fails(self, *arguments):
         calls.append(1)
         if len(calls) == 5:
             raise MemoryError
-        return scores(self, logits, ids)
+        return scores(self, *arguments)
 
     monkeypatch.setattr(Chooser, "scores", fails)
     file = tmp_path / "events.ndjson"
