@@ -1,9 +1,12 @@
 // A pane of token spans: they are only ever appended; scrubbing and pointing toggle classes.
+// Spans stand in chunks, so that a move over a whole run touches the chunks it passes and the
+// tokens of the two at its ends, however long the run is.
 (function (lens) {
   "use strict";
 
   const { node } = lens;
   const NEAR_BOTTOM = 24;
+  const CHUNK = 64; // tokens
 
   class Pane {
     constructor(element) {
@@ -15,6 +18,7 @@
       this.element.replaceChildren();
       this.element.scrollTop = 0;
       this.spans = [];
+      this.chunks = [];
       this.shown = 0;
       this.marked = [];
     }
@@ -24,14 +28,15 @@
       if (tokens.length === 0) return;
       const { element } = this;
       const tail = follow && element.scrollHeight - element.scrollTop - element.clientHeight < NEAR_BOTTOM;
-      const batch = document.createDocumentFragment();
       for (const { piece, kind } of tokens) {
-        const span = node("span", `token ${kind} ahead`, piece);
-        span.dataset.at = this.spans.length;
+        const at = this.spans.length;
+        const last = Math.floor(at / CHUNK);
+        this.chunks[last] ??= element.appendChild(node("span", last > this.#border ? "chunk ahead" : "chunk"));
+        const span = node("span", last > this.#border ? `token ${kind}` : `token ${kind} ahead`, piece);
+        span.dataset.at = at;
         this.spans.push(span);
-        batch.append(span);
+        this.chunks[last].append(span);
       }
-      element.append(batch);
       if (tail) element.scrollTop = element.scrollHeight;
     }
 
@@ -40,12 +45,28 @@
       if (text) this.element.append(node("span", "token", text));
     }
 
-    // The first `shown` tokens have come, the others are still ahead of the cursor.
+    // The first `shown` tokens have come, the others are still ahead of the cursor: chunks as a
+    // whole, and token by token in the one where the border lies.
     show(shown) {
       const to = Math.min(shown, this.spans.length);
-      for (let i = this.shown; i < to; i++) this.spans[i].classList.remove("ahead");
-      for (let i = to; i < this.shown; i++) this.spans[i].classList.add("ahead");
+      if (to === this.shown) return;
+      const before = this.#border;
+      const from = this.shown;
       this.shown = to;
+      const border = this.#border;
+      if (before === border) return this.#ahead(Math.min(from, to), Math.max(from, to), to < from);
+      this.#ahead(from, (before + 1) * CHUNK, false);
+      const [low, high] = [Math.min(before, border), Math.max(before, border)];
+      for (let c = low + 1; c <= high; c++) this.chunks[c]?.classList.toggle("ahead", border < before);
+      this.#ahead(to, (border + 1) * CHUNK, true);
+    }
+
+    get #border() {
+      return Math.floor(this.shown / CHUNK);
+    }
+
+    #ahead(from, to, ahead) {
+      for (let i = from; i < Math.min(to, this.spans.length); i++) this.spans[i].classList.toggle("ahead", ahead);
     }
 
     unmark() {

@@ -118,9 +118,11 @@ class View:
         return self.part(lane).locator(f"[data-at='{at}']")
 
     def marked(self, lane: str, mark: str) -> list[int]:
+        """Places of the tokens that carry a mark, alone or with their whole chunk."""
         self.drawn()
         return self.part(lane).evaluate(
-            "(e, mark) => [...e.querySelectorAll('.token.' + mark)].map(t => +t.dataset.at)", mark
+            "(e, mark) => [...e.querySelectorAll(`.token.${mark}, .chunk.${mark} > .token`)]"
+            ".map(t => +t.dataset.at)", mark
         )
 
     def ask(self, prompt: str, plain: bool = True, prefix: str = "") -> None:

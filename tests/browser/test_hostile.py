@@ -78,7 +78,7 @@ def test_spans_stand_in_the_order_of_the_tokens(view: View) -> None:
     view.load(trace_of(["x"], pieces))
     expect(view.part("lookup")).to_have_text("".join(pieces))
     lefts = view.part("lookup").evaluate(
-        "e => [...e.children].filter(t => /[a-zש]/.test(t.textContent))"
+        "e => [...e.querySelectorAll('.token')].filter(t => /[a-zש]/.test(t.textContent))"
         ".map(t => t.getBoundingClientRect().left)"
     )
     assert lefts == sorted(lefts)
@@ -94,7 +94,7 @@ def test_the_big_list_of_naughty_strings(view: View, shared, slot: ScriptedSlot)
     expect(view.part("promptCount")).to_have_text(f"{len(spaced):,} tokens")
     assert view.text("prompt") == view.text("lookup") == view.text("plain") == "".join(spaced)
     pieces = json.loads(
-        view.part("lookup").evaluate("e => JSON.stringify([...e.children].map(t => t.textContent))")
+        view.part("lookup").evaluate("e => JSON.stringify([...e.querySelectorAll('.token')].map(t => t.textContent))")
     )
     assert pieces == spaced
     assert nothing_ran(view)

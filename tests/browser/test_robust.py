@@ -71,6 +71,52 @@ def test_what_is_sent_grows_with_the_run_not_with_its_square(
     assert view.marked("lookup", "ahead")[0] == 1 + 3 * 1399
 
 
+WATCH = """() => {
+  window.work = { spans: new Set(), rebuilt: 0 };
+  new MutationObserver((all) => {
+    for (const { type, target, addedNodes } of all) {
+      if (type === 'childList') window.work.rebuilt += [...addedNodes].filter((n) => n.nodeType === 1).length;
+      else window.work.spans.add(target);
+    }
+  }).observe(document.querySelector('.pld-lens .panes'), { subtree: true, childList: true, attributeFilter: ['class'] });
+}"""
+
+
+def worked(view: View) -> tuple[int, int]:
+    """How many elements of the panes changed a class, and how many were made, since asked last."""
+    view.drawn()
+    done = view.page.evaluate(
+        "() => { const { spans, rebuilt } = work; window.work.spans = new Set();"
+        " window.work.rebuilt = 0; return [spans.size, rebuilt]; }"
+    )
+    return tuple(done)
+
+
+def test_a_move_over_a_long_run_touches_little_and_builds_nothing(view: View) -> None:
+    passes, kept = 1400, 3
+    view.load("".join(f"{line}\n" for line in long_lane(passes, "long")))
+    view.page.evaluate(WATCH)
+    view.scrub(700)
+    worked(view)
+    for to, most in ((701, 40), (690, 120), (1, 300), (1400, 300)):
+        view.scrub(to)
+        touched, built = worked(view)
+        assert 0 < touched <= most and built == 0, to
+        assert view.marked("lookup", "ahead")[:1] == [1 + kept * (to - 1)]
+
+
+def test_an_event_is_drawn_for_what_it_adds(view: View) -> None:
+    text = [f"{line}\n" for line in long_lane(1000, "growing")]
+    take = "text => pldLens.view.take(text)"
+    view.page.evaluate(WATCH)
+    for seen in (10, 900):
+        view.page.evaluate(take, "".join(text[:seen]))
+        worked(view)
+        view.page.evaluate(take, "".join(text[: seen + 1]))
+        touched, built = worked(view)
+        assert touched < 30 and built <= 2 * 3 + 4, seen
+
+
 def test_stop_sends_no_trace_back_and_forth(view: View, slot: ScriptedSlot) -> None:
     slot.gate_at = 60
     slot.gate.clear()

@@ -33,7 +33,7 @@ def test_numbers_are_those_counted_by_hand(view: View, slot: ScriptedSlot) -> No
     assert "3 of 10 draft tokens accepted (30 %)" in details
     assert "1 of 2 passes after the prefill without a match" in details
     kinds = view.part("lookup").evaluate(
-        "e => [...e.children].map(t => t.classList.contains('copied') ? 'copied' : 'own')"
+        "e => [...e.querySelectorAll('.token')].map(t => t.classList.contains('copied') ? 'copied' : 'own')"
     )
     assert kinds == ["own", "copied", "copied", "copied", "own", "own"]
 
