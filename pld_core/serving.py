@@ -6,7 +6,7 @@ import logging
 import threading
 from dataclasses import dataclass, replace
 from time import monotonic
-from typing import TYPE_CHECKING, Iterator
+from typing import TYPE_CHECKING, Callable, Iterator
 
 from pld_core.events import dumps
 from pld_core.prompting import Ask
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from pld_core.models.loading import Model
 
 UPDATE_SECONDS = 0.04  # a page that is sent more than 25 updates a second shows no more
+LONGEST_SECONDS = 0.2  # between two updates, where there is news
+SENDING_SHARE = 0.03  # of a run's time may go into sending it: the decoder waits meanwhile
 
 log = logging.getLogger(__name__)
 
@@ -178,7 +180,7 @@ class Slot:
         self._status = Status("ready", text, loaded.name, hardware)
 
     def run(self, request: Request) -> Iterator[str]:
-        """Yields the growing stream (NDJSON, append-only) at most 25 times a second, first as
+        """Yields the growing stream (NDJSON, append-only), at most 25 times a second and first as
         soon as the lanes have started. Closing it stops the decoder before its next pass.
 
         Raises RequestError before the first yield. An error of the model ends the stream with
@@ -209,15 +211,20 @@ def _lines(events, starts: int) -> Iterator[tuple[str, bool]]:
         log.exception("a run failed")
 
 
-def _batched(lines: Iterator[tuple[str, bool]]) -> Iterator[str]:
-    sent, text = 0.0, ""
+def _batched(
+    lines: Iterator[tuple[str, bool]], clock: Callable[[], float] = monotonic
+) -> Iterator[str]:
+    """The text so far, as often as its sending takes no more than its share."""
+    due, text = 0.0, ""
     shown = ""
     try:
         for line, at_once in lines:
             text += line
-            if at_once or monotonic() - sent >= UPDATE_SECONDS:
+            if at_once or clock() >= due:
+                began = clock()
                 yield text
-                sent, shown = monotonic(), text
+                sent, shown = clock(), text
+                due = sent + min(max((sent - began) / SENDING_SHARE, UPDATE_SECONDS), LONGEST_SECONDS)
         if text != shown:
             yield text
     finally:

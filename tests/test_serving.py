@@ -7,7 +7,17 @@ import pytest
 from pld_core import trace
 from pld_core.events import Compared, read
 from pld_core.replay import what_if
-from pld_core.serving import RIVAL, Request, RequestError, Rival, Slot, Status
+from pld_core.serving import (
+    LONGEST_SECONDS,
+    RIVAL,
+    SENDING_SHARE,
+    Request,
+    RequestError,
+    Rival,
+    Slot,
+    Status,
+    _batched,
+)
 from pld_core.settings import Settings
 from tests import tiny
 
@@ -105,3 +115,29 @@ def test_the_page_has_every_start_before_a_lane_reads_the_prompt(slot: Slot) -> 
     request = Request(PROMPT, chat=False, max_new_tokens=5, rival=RIVALS)
     updates = [[event.type for event in read(text.splitlines())] for text in slot.run(request)]
     assert ["start"] * 3 in updates
+
+
+@pytest.mark.parametrize("cost", [0.0005, 0.003, 0.006, 0.05])
+@pytest.mark.parametrize("took", [0.005, 0.03, 0.5])
+def test_sending_takes_its_share_of_a_run_and_news_is_never_old(cost: float, took: float) -> None:
+    """A pass of `took` seconds, an update that costs `cost` while the decoder waits."""
+    now, sending, oldest = 0.0, 0.0, 0.0
+    made: list[float] = []
+
+    def passes():
+        nonlocal now
+        for _ in range(300):
+            now += took
+            made.append(now)
+            yield "line\n", False
+
+    seen = 0
+    for text in _batched(passes(), lambda: now):
+        oldest = max(oldest, now - made[seen])
+        seen = text.count("\n")
+        now += cost
+        sending += cost
+    assert seen == 300
+    assert oldest <= LONGEST_SECONDS + cost
+    if cost <= SENDING_SHARE * LONGEST_SECONDS:
+        assert sending - 2 * cost <= SENDING_SHARE * now  # all but the first and the last
