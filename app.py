@@ -162,6 +162,7 @@ class Words:
     max_new_tokens = "Most new tokens"
     recorded = "Recorded run"
     broken = "The run broke off. Its lanes are shown as far as they came."
+    broken_measurement = "The measurement broke off."
     n_min = "Shortest match, tokens"
     policy = "Of several equal matches, copy"
     policies = {
@@ -232,6 +233,8 @@ class Words:
         "ZeroGPU worker error": "The GPU was taken away before the run was over: please run it again.",
     }
 
+    measuring = "Measuring what a pass takes by its width."
+
     @staticmethod
     def waiting(outlook: Outlook) -> str:
         runs = "1 run comes" if outlook.ahead == 1 else f"{outlook.ahead:,} runs come"
@@ -291,6 +294,7 @@ def _mounting(gallery: list[dict]) -> str:
       alive: root + "/gradio_api/app_id",
       sources: {{ html: own(kept.html), styles: kept.styles.map(own), scripts: kept.scripts.map(own) }},
       openRecorded: (id) => trigger("select", {{ id }}),
+      measure: () => trigger("measure"),
     }});
     """
 
@@ -330,6 +334,23 @@ class TextFile(gr.HTML):
 
     def api_info(self) -> dict[str, Any]:
         return {"type": "object"}
+
+
+class Measured(gr.HTML):
+    """Hands what `measure` tells to the trace view; shows nothing itself."""
+
+    def __init__(self, **more: Any) -> None:
+        super().__init__(
+            "",
+            html_template='<div class="measured"></div>',
+            js_on_load="watch('value', () => pldLens.view.measured(JSON.parse(props.value)));",
+            apply_default_css=False,
+            visible="hidden",
+            **more,
+        )
+
+    def api_info(self) -> dict[str, Any]:
+        return {"type": "string"}
 
 
 class Configurations(gr.HTML):
@@ -627,6 +648,21 @@ def build(
             log.exception("a run broke off")
             raise gr.Error(Words.broken, print_exception=False) from None
 
+    def measure(asked: gr.Request) -> Iterator[str]:
+        """JSON for the view: a sentence while it waits or why not, then what was measured."""
+        try:
+            for update in service.measure(_visitor(asked)):
+                if isinstance(update, Outlook):
+                    told = Words.waiting(update) if update.ahead else Words.measuring
+                    yield json.dumps({"note": told})
+                else:
+                    yield json.dumps({"seconds": update, "where": slot.status.text})
+        except RequestError as error:
+            yield json.dumps({"note": str(error)})
+        except Exception:
+            log.exception("a measurement broke off")
+            yield json.dumps({"note": Words.broken_measurement})
+
     def status() -> Iterator[str]:
         while slot.status.state == "loading":
             yield slot.status.text
@@ -801,6 +837,7 @@ def build(
                     elem_id="view",
                 )
 
+                measured = Measured()
                 with gr.Accordion(Words.elsewhere, open=False, elem_id="elsewhere"):
                     lookup = [n_max, n_min, k, policy]
                     elsewhere = Configurations(configured(*(part.value for part in lookup)))
@@ -847,6 +884,15 @@ def build(
             cancels=running,
             api_name=False,
             **at_once,
+        )
+        view.measure(
+            measure,
+            None,
+            measured,
+            show_progress="hidden",
+            trigger_mode="once",
+            concurrency_limit=None,  # in the line of the runs
+            api_name=False,
         )
         gr.on(
             [part.change for part in lookup],

@@ -340,11 +340,15 @@ def _verify(options: argparse.Namespace) -> None:
     for outcome in verify(model, rows, wanted):
         counts[outcome.check.name][outcome.verdict] += 1
         if outcome.verdict != "same":
-            why = outcome.refused or outcome.broken or _same(outcome.compared)
+            why = (
+                outcome.refused or outcome.failed or outcome.broken or _same(outcome.compared)
+            )
             print(f"{outcome.row.name}, {outcome.check.name}: {why}")
     print(_verify_table(counts))
     if any(count["bug"] + count["different"] for count in counts.values()):
         raise UsageError("PLD and plain decoding differ by more than rounding.")
+    if any(count["failed"] for count in counts.values()):
+        raise UsageError("The model failed on some rows; the others are counted.")
 
 
 def _rows(
@@ -490,7 +494,7 @@ def _versions() -> dict[str, str]:
 
 
 def _verify_table(counts: dict[str, Counter]) -> str:
-    verdicts = ("same", "tie", "bug", "different", "refused")
+    verdicts = ("same", "tie", "bug", "different", "refused", "failed")
     lines = [["", "rows", *verdicts]] + [
         [name, str(count.total()), *(str(count[verdict]) for verdict in verdicts)]
         for name, count in counts.items()

@@ -197,6 +197,15 @@ class Slot:
                 raise RequestError(str(error)) from None
             yield from _batched(_lines(events, starts=1 + len(beside) + request.plain))
 
+    def measure(self) -> tuple[tuple[int, float], ...]:
+        """What a pass costs at this moment, pairs (width, seconds), measured between two runs.
+        Raises RequestError."""
+        model = self._model
+        if model is None:
+            raise RequestError(self._status.text)
+        with self._turn:
+            return model.measure_passes()
+
     def _report(self, line: str) -> None:
         self._status = Status("loading", line)
 

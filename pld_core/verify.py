@@ -7,7 +7,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Iterator, Sequence
 
 from pld_core.decoder import PromptError
-from pld_core.events import Compared
+from pld_core.events import Compared, End, Event
 from pld_core.prompting import Ask
 from pld_core.rows import Row
 from pld_core.settings import Sampling, Settings, SettingsError
@@ -50,8 +50,8 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one row gave under one check. refused is the sentence why it could not run, broken
-    the first law that a lane breaks."""
+    """What one row gave under one check. refused is the sentence why it could not run, failed
+    what the model died of on the way, broken the first law that a lane breaks."""
 
     row: Row
     check: Check
@@ -59,13 +59,16 @@ class Outcome:
     plain: Trace | None = None
     compared: Compared | None = None
     refused: str = ""
+    failed: str = ""
     broken: str = ""
 
     @property
     def verdict(self) -> str:
-        """same, tie, bug, different (see Compared) or refused; a broken law is a bug."""
+        """same, tie, bug, different (see Compared), refused or failed; a broken law is a bug."""
         if self.broken:
             return "bug"
+        if self.failed:
+            return "failed"
         return self.compared.verdict if self.compared else "refused"
 
 
@@ -87,12 +90,22 @@ def verify(model: Model, rows: Sequence[Row], wanted: Sequence[Check]) -> Iterat
     for row in rows:
         for check in wanted:
             settings = replace(check.settings, stop=row.stop)
+            events: list[Event] = []
             try:
-                found = lanes(model.run(row.ask, settings))
+                events.extend(model.run(row.ask, settings))
             except (PromptError, SettingsError) as error:
                 yield Outcome(row, check, refused=str(error))
                 continue
+            except Exception as error:
+                yield Outcome(row, check, failed=_cause(events, error))
+                continue
+            found = lanes(events)
             pld, plain = found["pld"], found["plain"]
             broken = next(chain(pld.laws(), plain.laws()), "")
             yield Outcome(row, check, pld, plain, pld.compared, broken=broken)
 
+
+def _cause(events: Sequence[Event], error: Exception) -> str:
+    """What the lane that died said of it, else the error's kind: one sentence."""
+    said = (event.message for event in events if isinstance(event, End) and event.message)
+    return next(said, f"The model failed ({type(error).__name__}).")

@@ -71,6 +71,11 @@
       return this.hovered ?? this.locked ?? (this.cursor === null ? null : this.cursor - 1);
     }
 
+    // What the server tells of a measurement that was asked for: {note} or {seconds, where}.
+    measured(told) {
+      for (const extra of this.extras) extra.measured?.(told);
+    }
+
     // cursor: a pass counted from 1, or null to stay with the newest.
     moveTo(cursor) {
       const passes = this.trace.main ? this.trace.main.passes.length : 0;

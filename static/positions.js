@@ -1,24 +1,31 @@
-// What extra positions cost here: the time of every pass against its width.
+// What extra positions cost here: the time of every pass against its width, beside what such
+// passes take when they are measured alone.
 (function (lens) {
   "use strict";
 
-  const { node, setText, words, ticks, whole, Chart, Table, byWidth, secondsOf, decodePasses, median, settingsOf, emptiness } = lens;
+  const { node, setText, words, ticks, whole, Chart, Table, button, areCosts, byWidth, secondsOf, decodePasses, median, settingsOf, emptiness } = lens;
   const text = words.explore.positions;
   const REACH = 14; // px to a dot that is meant
 
   class Positions {
-    constructor(body, moveTo) {
+    // measure: asks the server to measure again; absent in a page that is kept.
+    constructor(body, moveTo, measure) {
       this.moveTo = moveTo;
+      this.alone = null; // [[width, seconds]], measured since the page was opened
       this.title = body.appendChild(node("h3"));
       this.note = body.appendChild(node("p", "sentence quiet"));
       this.plot = body.appendChild(node("div", "graph"));
       const under = body.appendChild(node("div", "keys"));
-      for (const name of ["copied", "other", "plain", "median", "one", "each"]) {
-        const key = node("span", `key-${name}`, text.keys[name]);
-        under.append(key);
+      this.keys = {};
+      for (const name of ["copied", "other", "plain", "median", "one", "each", "alone"]) {
+        this.keys[name] = under.appendChild(node("span", `key-${name}`, text.keys[name]));
       }
       this.reading = body.appendChild(node("p", "sentence quiet reading"));
       this.table = new Table(body);
+      const again = body.appendChild(node("div", "buttons"));
+      if (measure) again.append(button(text.measure, measure));
+      this.told = again.appendChild(node("p", "sentence quiet"));
+      this.told.setAttribute("role", "status");
       this.plot.addEventListener("pointermove", (event) => this.#point(event));
       this.plot.addEventListener("pointerleave", () => setText(this.reading, text.hint));
       this.plot.addEventListener("click", (event) => {
@@ -27,8 +34,16 @@
       });
     }
 
+    // What the server tells: {note} while it waits or could not, {seconds, where} in the end.
+    measured({ note, seconds, where }) {
+      if (seconds) this.alone = seconds;
+      if (seconds && this.trace) this.draw(this.trace);
+      setText(this.told, note ?? text.alone(seconds, where));
+    }
+
     draw(trace) {
       const { lookup, plain } = trace;
+      this.trace = trace;
       this.lane = lookup;
       this.chart = this.ring = null;
       const passes = decodePasses(lookup);
@@ -43,7 +58,10 @@
       const found = finding(passes, plainPasses, settingsOf(lookup).fixed_width);
       setText(this.title, found.title);
       setText(this.note, found.note);
-      this.#plot(passes, plainPasses, widths, found.one);
+      const recorded = lookup.start.settings.pass_seconds;
+      const alone = this.alone ?? (areCosts(recorded) ? recorded : []);
+      this.keys.alone.hidden = alone.length === 0;
+      this.#plot(passes, plainPasses, widths, found.one, alone);
       setText(this.reading, text.hint);
       this.table.draw(
         text.tableHead,
@@ -62,12 +80,15 @@
       this.ring.setAttribute("cy", dot.y);
     }
 
-    #plot(passes, plainPasses, widths, one) {
-      const widest = Math.max(2, ...passes.map((p) => p.event.width));
+    // alone: [[width, seconds]] of passes that were measured apart from a run.
+    #plot(passes, plainPasses, widths, one, alone) {
+      const drafted = Math.max(2, ...passes.map((p) => p.event.width));
+      const near = alone.filter((_, i) => i === 0 || alone[i - 1][0] < drafted);
+      const widest = Math.max(drafted, ...near.map(([width]) => width));
       const all = [...passes, ...plainPasses].map(secondsOf).sort((a, b) => a - b);
       // One slow pass must not flatten all the others: such dots stand at the upper edge.
       const usual = all[Math.floor(0.98 * (all.length - 1))];
-      const highest = 1.15 * Math.max(usual, ...widths.filter((w) => w.passes > 2).map((w) => w.seconds), 1.5 * (one ?? 0));
+      const highest = 1.15 * Math.max(usual, ...widths.filter((w) => w.passes > 2).map((w) => w.seconds), 1.5 * (one ?? 0), ...near.map(([, seconds]) => seconds));
       const milliseconds = ticks(1000 * highest);
       const chart = new Chart(this.plot, {
         height: 300, label: text.summary(widths, one),
@@ -89,6 +110,7 @@
       chart.crosses(this.dots.filter(({ record }) => record.copied === 0).map(({ at }) => at), "other");
       chart.line(widths.map(({ width, seconds }) => [width, Math.min(seconds, highest)]), "median");
       chart.dots(widths.map(({ width, seconds }) => [width, Math.min(seconds, highest)]), "median");
+      if (near.length) chart.line(near, "alone");
       this.ring = chart.add("circle", "ring", { r: 7, visibility: "hidden" });
       this.chart = chart;
     }

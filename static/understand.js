@@ -21,7 +21,7 @@
       this.explore = new Explore(part.explore, {
         whatIf: (body) => new WhatIf(body),
         equation: (body) => new Equation(body),
-        positions: (body) => new Positions(body, (pass) => view.moveTo(pass)),
+        positions: (body) => (this.positions = new Positions(body, (pass) => view.moveTo(pass), options.measure)),
         drafts: (body) => new Drafts(body),
         ...(gallery?.length ? { gallery: (body) => new Gallery(body, gallery, openRecorded) } : {}),
         learn: (body) => new Learn(body, () => this.#startTour()),
@@ -32,6 +32,10 @@
       this.tour.leave();
       this.heat = null;
       if (this.view.trace.main) this.explore.update(this.view.trace, 0);
+    }
+
+    measured(told) {
+      this.positions?.measured(told);
     }
 
     draw(cursor) {

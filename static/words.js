@@ -278,7 +278,11 @@
           median: "median of a width",
           one: "one position",
           each: "as many plain passes as positions",
+          alone: "measured alone",
         },
+        measure: "Measure again",
+        alone: (pairs, where) =>
+          `Measured now, apart from any run, on ${where}: ${pairs.map(([width, seconds]) => `${plural(width, "position")} ${duration(seconds)}`).join(", ")}.`,
         found: (extra, ratio) => {
           const positions = plural(extra, "extra position");
           if (ratio < 0.97) return `A pass with ${positions} took less time than a plain pass here (${fixed(ratio, 2)} times)`;

@@ -1,10 +1,12 @@
 """From a visitor's request to the lanes that answer it."""
 
+import threading
 from dataclasses import replace
 
 import pytest
 
 from pld_core import trace
+from pld_core.cost import PassCost
 from pld_core.events import Compared, read
 from pld_core.replay import what_if
 from pld_core.serving import (
@@ -115,6 +117,21 @@ def test_the_page_has_every_start_before_a_lane_reads_the_prompt(slot: Slot) -> 
     request = Request(PROMPT, chat=False, max_new_tokens=5, rival=RIVALS)
     updates = [[event.type for event in read(text.splitlines())] for text in slot.run(request)]
     assert ["start"] * 3 in updates
+
+
+def test_passes_are_measured_between_two_runs(slot: Slot) -> None:
+    run = slot.run(Request(PROMPT, max_new_tokens=8))
+    next(run)
+    measured: list = []
+    asked = threading.Thread(target=lambda: measured.extend(slot.measure()))
+    asked.start()
+    asked.join(0.3)
+    assert asked.is_alive() and measured == []
+    run.close()
+    asked.join(60)
+    PassCost(tuple(measured))  # rising widths from 1, each with its seconds
+    with pytest.raises(RequestError, match="loading"):
+        Slot().measure()
 
 
 @pytest.mark.parametrize("cost", [0.0005, 0.003, 0.006, 0.05])

@@ -86,7 +86,7 @@ def test_the_command_prints_a_table_and_exits_0(folder, capsys):
     assert main(arguments) == 0
     printed = capsys.readouterr().out
     assert printed.startswith(f"{folder}, float32 on ")
-    same = {"rows": 2, "same": 2, "tie": 0, "bug": 0, "different": 0, "refused": 0}
+    same = {"rows": 2, "same": 2, "tie": 0, "bug": 0, "different": 0, "refused": 0, "failed": 0}
     assert table(printed) == {c: same for c in ("greedy", "sampled", "penalised", "trees", "strict")}
 
 
@@ -188,6 +188,28 @@ def test_a_target_that_keeps_what_was_rejected_is_a_bug(monkeypatch):
     monkeypatch.setattr(EagerTarget, "_forget", lambda self, n: forget(self, max(0, n - 1)))
     (found,) = outcomes(tiny.model("Llama", 1), SHORT[:1], checks(40)[:1])
     assert found.verdict == "bug"
+
+
+def test_a_model_that_fails_on_the_way_is_a_row_and_the_rest_goes_on(folder, capsys, monkeypatch):
+    from pld_core.models.eager import EagerTarget
+
+    forward, begun = EagerTarget.forward, []
+
+    def failing(self, *more):
+        if begun and begun.pop():
+            raise MemoryError("no room for 40 GiB")
+        return forward(self, *more)
+
+    monkeypatch.setattr(EagerTarget, "forward", failing)
+    monkeypatch.setattr(cli, "verify", lambda *more: begun.append(True) or verify(*more))
+    arguments = ["--max-new-tokens", "8", "--checks", "greedy,sampled"]
+    assert main(["verify", "--model", str(folder), *arguments]) == 1
+    printed = capsys.readouterr()
+    assert f"{ROWS[0].name}, greedy: The device ran out of memory." in printed.out
+    counts = table(printed.out)
+    assert (counts["greedy"]["failed"], counts["greedy"]["same"]) == (1, len(ROWS) - 1)
+    assert counts["sampled"]["same"] == len(ROWS)
+    assert "The model failed on some rows; the others are counted." in printed.err
 
 
 def test_a_broken_law_is_a_bug_even_where_the_texts_agree(folder, capsys, monkeypatch):

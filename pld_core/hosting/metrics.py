@@ -173,3 +173,6 @@ class Counted:
 
     def run(self, request: Request) -> Iterator[str]:
         return self._metrics.counted(self._runner.run(request))
+
+    def measure(self) -> tuple[tuple[int, float], ...]:
+        return self._runner.measure()

@@ -21,6 +21,8 @@ class Runner(Protocol):
 
     def run(self, request: Request) -> Iterator[str]: ...
 
+    def measure(self) -> tuple[tuple[int, float], ...]: ...
+
 
 class TimeUp(RequestError):
     """A run that took longer at the model than one may; its stream so far stands."""
@@ -44,8 +46,7 @@ class Service:
         Raises RequestError before the stream, TimeUp within it.
         """
         self.limits.check(request)
-        if self.runner.status.state != "ready":
-            raise RequestError(self.runner.status.text)
+        self._check_ready()
         with self.line.join(visitor) as place:
             while not place.wait(ASK_AGAIN):
                 yield place.outlook
@@ -58,3 +59,17 @@ class Service:
                             f"The run was ended after {self.limits.run_seconds:,} seconds, "
                             "the longest that one may take here."
                         )
+
+    def measure(self, visitor: Visitor) -> Iterator[Outlook | tuple[tuple[int, float], ...]]:
+        """Yields an Outlook at every look at the line, one of nobody ahead when its turn has
+        come, then what was measured; see Slot.measure. Raises RequestError."""
+        self._check_ready()
+        with self.line.join(visitor) as place:
+            while not place.wait(ASK_AGAIN):
+                yield place.outlook
+            yield Outlook(0, None)
+            yield self.runner.measure()
+
+    def _check_ready(self) -> None:
+        if self.runner.status.state != "ready":
+            raise RequestError(self.runner.status.text)

@@ -57,6 +57,9 @@ class ZeroGpu:
     def status(self) -> Status:
         return self._slot.status
 
+    def measure(self) -> tuple[tuple[int, float], ...]:
+        raise RequestError("Nothing is measured here: it would take of your GPU time.")
+
     def run(self, request: Request) -> Iterator[str]:
         """See Slot.run; raises besides what `spaces` raises."""
         stream = ""

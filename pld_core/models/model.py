@@ -74,6 +74,10 @@ class Model:
     @cached_property
     def pass_seconds(self) -> tuple[tuple[int, float], ...]:
         """What a pass costs by its width, measured at the first question (about a second)."""
+        return self.measure_passes()
+
+    def measure_passes(self) -> tuple[tuple[int, float], ...]:
+        """What a pass costs by its width at this moment; see `pass_seconds`."""
         return pass_seconds(lambda: self.target(Settings(), prompt_length=1), self.prompt_limit)
 
     @property

@@ -162,6 +162,11 @@ class ScriptedSlot:
         self.breaks_at: int | None = None
         self.closed = threading.Event()
         self.requests: list[Request] = []
+        self.measured = 0
+
+    def measure(self) -> tuple[tuple[int, float], ...]:
+        self.measured += 1
+        return ((1, 0.03), (2, 0.031), (4, 0.033), (8, 0.04), (16, 0.05), (32, 0.08 + self.measured))
 
     def run(self, request: Request) -> Iterator[str]:
         self.requests.append(request)

@@ -7,6 +7,7 @@ import pytest
 from playwright.sync_api import Locator, expect
 
 from pld_core.replay import what_if
+from pld_core.serving import Status
 from pld_core.settings import Settings
 from pld_core.trace import read, speedups
 from tests.browser.conftest import View, drawn, opened
@@ -177,6 +178,37 @@ def test_extra_positions_say_what_was_measured(view: View, slot: ScriptedSlot) -
     view.run(slot, "p q", tokens_of(" r s t"))
     panel(view, "positions")
     expect(body.locator("h3")).to_have_text(re.compile("checked no draft"))
+
+
+def test_the_machine_is_measured_again_in_the_line_of_the_runs(
+    browser, served, slot: ScriptedSlot, view: View
+) -> None:
+    view.run(slot, LETTERS, LETTERS_ANSWER)
+    body = panel(view, "positions")
+    expect(body.locator(".key-alone")).to_be_hidden()
+    slot.gate_at = 8
+    slot.gate.clear()
+    other = opened(browser, served[0])  # somebody else's run comes first
+    other.start(slot, "nothing of it", tokens_of(" alpha beta gamma" * 9))
+    again = body.get_by_role("button", name="Measure again")
+    again.click()
+    told = body.locator("[role=status]")
+    expect(told).to_contain_text("In line: 1 run comes before yours")
+    assert slot.measured == 0
+    slot.gate.set()
+    other.wait_for_end()
+    other.page.context.close()
+    expect(told).to_contain_text("apart from any run, on scripted, float32 on paper: 1 position 30 ms")
+    expect(told).to_contain_text("32 positions 1.08 s")
+    expect(body.locator(".key-alone")).to_be_visible()
+    expect(body.locator("path.line.alone")).to_have_count(1)
+    again.click()
+    expect(told).to_contain_text("32 positions 2.08 s")
+    assert axe(view, ".pld-lens .explore") == []
+    slot.status = Status("failed", "The model failed to load (Broken).")
+    again.click()
+    expect(told).to_have_text("The model failed to load (Broken).")
+    expect(body.locator("path.line.alone")).to_have_count(1)
 
 
 def test_drafts_are_counted_by_position_and_by_pass(view: View, slot: ScriptedSlot) -> None:
