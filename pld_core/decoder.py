@@ -89,6 +89,7 @@ class _Lane:
         scores = self.target.prefill(ids)
         seconds = self.clock() - began
         kept, pieces, reason = self.keep(scores.choices)
+        self.passes += 1
         return Prefill(self.name, seconds, kept, pieces, *scores.kept(1)), reason
 
     def step(self, newest: Sequence[int]) -> tuple[Pass, str | None]:
@@ -107,19 +108,26 @@ class _Lane:
             forwarded = self.clock()
             path = list(range(accept.agreement(draft.tokens, scores.choices)))
         agreed = len(path)
+        checked = self.clock()
         previews = self.previews(draft)
-        kept, pieces, reason = self.keep(
-            [*(draft.tokens[node] for node in path), scores.choices[agreed]]
-        )
+        previewed = self.clock()
+        kept, pieces, reason = self.keep([draft.tokens[node] for node in path])
+        own = reason is None
+        stood = self.clock()
+        # told before the model's own token is taken: they stand in the same place
+        wanted = self.candidates(scores, agreed) if own and draft.after(path) else []
+        told = self.clock()
+        if own:
+            last, piece, reason = self.keep([scores.choices[agreed]])
+            kept, pieces = kept + last, pieces + piece
+        self.passes += 1
         # the cache holds all but the newest token, as after a plain pass
         if draft.parents:
             self.target.commit(len(kept), [1 + node for node in path])
         else:
             self.target.commit(len(kept))
         accepted = self.clock()
-        own = len(kept) > agreed
         path = path[: len(kept)]
-        wanted = self.candidates(scores, agreed) if own and draft.after(path) else []
         probabilities, margins = scores.kept(len(kept))
         recorded = self.clock()
         event = Pass(
@@ -134,7 +142,10 @@ class _Lane:
             pieces=pieces,
             width=scores.width,
             seconds=Seconds(
-                looked - began, forwarded - looked, accepted - forwarded, recorded - accepted
+                looked - began,
+                forwarded - looked,
+                (checked - forwarded) + (stood - previewed) + (accepted - told),
+                (previewed - checked) + (told - stood) + (recorded - accepted),
             ),
             alternatives=draft.alternatives,
             gain=draft.gain,
@@ -188,7 +199,6 @@ class _Lane:
 
     def keep(self, tokens: Sequence[int]) -> tuple[list[int], list[str], str | None]:
         """Keeps tokens up to the one that ends the answer."""
-        self.passes += 1
         kept: list[int] = []
         pieces: list[str] = []
         reason = None
@@ -202,6 +212,7 @@ class _Lane:
         return kept, pieces, reason
 
     def candidates(self, scores: Scores, row: int) -> list[Candidate]:
+        """A token that completes no character is shown as the replacement mark."""
         return [
             Candidate(token, "".join(self.text.preview([token])), probability)
             for token, probability in scores.favourites(row, FAVOURITES)

@@ -34,6 +34,13 @@ def check(run, lookup=None, honest=True):
                 assert bool(event.wanted) is rejected
                 if rejected:
                     assert event.wanted[0].id == event.bonus != event.draft[event.accepted]
+                    # each is shown as the text that it would have added there
+                    shown = text + "".join(event.pieces[:-1])
+                    stood = [*context[len(run.prompt) :], *event.kept[:-1]]
+                    for candidate in event.wanted:
+                        name = "<e>" if candidate.id == toy.VOCABULARY - 1 else ""
+                        whole_there = toy.text_of([*stood, candidate.id]) + name
+                        assert shown + candidate.piece == whole_there
             context += event.kept
             text += "".join(event.pieces)
             assert whole.startswith(text)
