@@ -2,6 +2,7 @@
 longer than its run."""
 
 import gc
+import json
 import logging
 import socket
 import threading
@@ -12,19 +13,18 @@ from typing import Callable, Iterator
 
 import pytest
 import torch
+from gradio_client import Client
 
 import app
-from pld_core import trace
 from pld_core.hosting.limits import LOCAL
 from pld_core.serving import Request, Slot, Status
 from tests import tiny
-from tests.visitors import Update, Visitor, steps
+from tests.visitors import Record, Visitor, run, steps, untimed
 
 ALPHA = "alpha-7 crates: oak, ash, fir. List the alpha-7 crates again:"
 OMEGA = "omega-3 crew: Ines, Bo, Tam. List the omega-3 crew again:"
-PLAINLY = {"answer_prefix": "", "chat": False, "n_max": 3, "k": 10}
-SHORT = {**PLAINLY, "max_new_tokens": 10}
-LONG = {**PLAINLY, "max_new_tokens": 2000, "prompt": tiny.PROMPT}
+SHORT = {"chat": False, "adaptive": False, "max_new_tokens": 10}
+LONG = {"chat": False, "adaptive": False, "max_new_tokens": 5000, "prompt": tiny.PROMPT}
 ALLOWED = replace(LOCAL, waiting=2)
 
 
@@ -39,16 +39,16 @@ def slot() -> Slot:
 @pytest.fixture(scope="module")
 def url(slot: Slot) -> Iterator[str]:
     page = app.build(slot)
-    yield from served(page, LOCAL)
+    yield from served(page, slot, LOCAL)
 
 
 @pytest.fixture(scope="module")
 def small(slot: Slot) -> Iterator[str]:
     """A page on which two may wait."""
-    yield from served(app.build(slot, allowed=ALLOWED), ALLOWED)
+    yield from served(app.build(slot, allowed=ALLOWED), slot, ALLOWED)
 
 
-def served(page, allowed) -> Iterator[str]:
+def served(page, slot, allowed) -> Iterator[str]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -57,7 +57,7 @@ def served(page, allowed) -> Iterator[str]:
         server_port=port,
         prevent_thread_lock=True,
         quiet=True,
-        **app.launch_settings(allowed),
+        **app.launch_settings(slot, allowed),
     )
     yield url
     page.close()
@@ -86,20 +86,18 @@ def test_each_answer_is_the_one_it_would_be_alone(url, slot, visitors, rounds) -
         f"{(ALPHA, OMEGA)[number % 2]} {'of' * (number // 2)}" for number in range(visitors)
     ]
     wanted = [alone(slot, prompt) for prompt in prompts]
-    visitor = Visitor(url, SHORT)
-    clients = [visitor.client() for _ in prompts]
+    clients = [Client(url, verbose=False) for _ in prompts]
 
-    def answers(number: int) -> list[Update]:
-        return [visitor.run(clients[number], prompt=prompts[number]) for _ in range(rounds)]
+    def answers(number: int) -> list[list[Record]]:
+        return [run(clients[number], prompt=prompts[number], **SHORT) for _ in range(rounds)]
 
     with ThreadPoolExecutor(visitors) as together:
         found = list(together.map(answers, range(visitors)))
-    for number, updates in enumerate(found):
+    for number, runs in enumerate(found):
         other = "omega" if number % 2 == 0 else "alpha"
-        for update in updates:
-            assert update.notice == ""
-            assert steps(update.stream) == wanted[number]
-            assert other not in update.stream
+        for records in runs:
+            assert untimed(records) == wanted[number]
+            assert other not in json.dumps(records)
 
 
 def test_nothing_of_a_run_is_left_for_the_next(slot, caplog) -> None:
@@ -110,22 +108,28 @@ def test_nothing_of_a_run_is_left_for_the_next(slot, caplog) -> None:
     assert "omega" not in caplog.text and "crates" not in caplog.text
 
 
-def running(updates: Iterator[Update]) -> None:
+def running(records: Iterator[Record]) -> None:
     """Reads a run until its model is at work."""
-    while "prefill" not in (next(updates).stream or ""):
+    while next(records)["type"] != "prefill":
         pass
 
 
+def reason(records: Iterator[Record]) -> str:
+    """How a run ended, read to its end."""
+    *_, last = records
+    return last.get("error") or last["reason"]
+
+
 def test_a_closed_tab_frees_the_model_and_its_memory(url, slot) -> None:
-    updates = Visitor(url, LONG).updates()
-    running(updates)
+    records = Visitor(url).records(**LONG)
+    running(records)
     assert not free(slot)
-    updates.close()
+    records.close()
     assert until(lambda: free(slot))
     tensors = _tensors()
-    updates = Visitor(url, LONG).updates()
-    running(updates)
-    updates.close()
+    records = Visitor(url).records(**LONG)
+    running(records)
+    records.close()
     assert until(lambda: free(slot))
     assert until(lambda: _tensors() <= tensors)
 
@@ -136,32 +140,24 @@ def _tensors() -> int:
 
 
 def test_a_full_line_says_so_and_who_waits_is_told_where(small, slot) -> None:
-    first = Visitor(small, LONG).updates()
+    visitor = Visitor(small)
+    first = visitor.records(**LONG)
     running(first)
-    waiting = [Visitor(small, {**LONG, "max_new_tokens": 5}).updates() for _ in range(2)]
-    for place, updates in enumerate(waiting, 1):
-        told = next(update.notice for update in updates if update.notice)
-        runs = "1 run comes" if place == 1 else "2 runs come"
-        assert told.startswith(f"In line: {runs} before yours")
-    (*_, refused) = Visitor(small, LONG).updates()
-    assert refused == Update(
-        None, "The line is full: 2 runs waiting; please try again in a while."
-    )
+    waiting = [visitor.records(**{**LONG, "max_new_tokens": 5}) for _ in range(2)]
+    assert [next(records)["ahead"] for records in waiting] == [1, 2]
+    told = "The line is full: 2 runs waiting; please try again in a while."
+    assert reason(visitor.records(**LONG)) == told
     first.close()
-    for updates in waiting:
-        *_, last = updates
-        assert trace.read(last.stream.splitlines())["pld"].end.reason == "length"
-        assert last.notice == ""
+    assert [reason(records) for records in waiting] == ["length", "length"]
 
 
 def test_a_reader_who_does_not_read_does_not_hold_the_model(url, slot) -> None:
-    address = Visitor(url, {**LONG, "max_new_tokens": 300}).post()
+    address = Visitor(url).post(**{**LONG, "max_new_tokens": 300})
     host, port = url.removeprefix("http://").strip("/").split(":")
     with socket.create_connection((host, int(port))) as lazy:
         path = address.removeprefix(url)
         lazy.sendall(f"GET /{path} HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n".encode())
-        *_, last = Visitor(url, {**LONG, "max_new_tokens": 5}).updates()
-        assert trace.read(last.stream.splitlines())["pld"].end.reason == "length"
+        assert reason(Visitor(url).records(**{**LONG, "max_new_tokens": 5})) == "length"
 
 
 @pytest.mark.parametrize(
@@ -185,22 +181,20 @@ def test_a_model_that_fails_is_a_sentence_and_the_next_run_works(
             raise error
         return type(network).forward(network, *args, **more)
 
-    visitor = Visitor(url, SHORT)
+    visitor = Visitor(url)
     with monkeypatch.context() as patch:
         patch.setattr(network, "forward", fails)
-        *_, last = visitor.updates(prompt=ALPHA)
-    ends = [event for event in steps(last.stream) if event["type"] == "end"]
-    assert message in [end["message"] for end in ends]
-    assert [end["reason"] for end in ends].count("error") >= 1
+        found = list(visitor.records(prompt=ALPHA, **SHORT))
+    assert ("error", message) in {(r.get("reason"), r.get("message")) for r in found}
+    assert "secret" not in json.dumps(found)
     assert free(slot)
-    *_, last = visitor.updates(prompt=ALPHA)
-    assert steps(last.stream) == wanted
+    assert untimed(list(visitor.records(prompt=ALPHA, **SHORT))) == wanted
 
 
 def test_threads_do_not_grow_with_visits(url, slot) -> None:
-    visitor = Visitor(url, SHORT)
-    list(visitor.updates(prompt=ALPHA))
+    visitor = Visitor(url)
+    list(visitor.records(prompt=ALPHA, **SHORT))
     before = threading.active_count()
     for _ in range(5):
-        list(visitor.updates(prompt=ALPHA))
+        list(visitor.records(prompt=ALPHA, **SHORT))
     assert threading.active_count() <= before + 2

@@ -16,7 +16,7 @@ from pld_core.serving import Request, RequestError, Rival, Slot, Status
 from tests import tiny
 from tests.zero import Zero
 
-ASKED = Request(tiny.PROMPT, chat=False, max_new_tokens=40)
+ASKED = Request(tiny.PROMPT, chat=False, adaptive=False, max_new_tokens=40)
 WORKER_LOST = app.Words.zero_gpu["ZeroGPU worker error"]
 
 
@@ -43,7 +43,7 @@ def runner(slot: Slot, zero: Zero) -> ZeroGpu:
 def handler(runner: ZeroGpu) -> Callable:
     """The page's own function behind its Run button, asked as Gradio asks it."""
     page = app.build(runner)
-    (run,) = [fn for fn in page.fns.values() if fn.api_name == "run"]
+    (run,) = [fn for fn in page.fns.values() if fn.name == "run"]
     asked = SimpleNamespace(session_hash="s", client=SimpleNamespace(host="here"))
     defaults = [block.value for block in run.inputs]
     names = list(run.fn.__signature__.parameters)[1:]
