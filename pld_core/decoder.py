@@ -100,17 +100,20 @@ class _Lane:
         tokens = [newest[-1], *draft.tokens]
         if draft.parents:
             scores = self.target.forward(tokens, draft.parents)
-            forwarded = self.clock()
-            path = accept.walk(draft.tokens, draft.parents, scores.choices)
-            scores = scores.along([0, *(1 + node for node in path)])
         else:
             scores = self.target.forward(tokens)
-            forwarded = self.clock()
-            path = list(range(accept.agreement(draft.tokens, scores.choices)))
-        agreed = len(path)
-        checked = self.clock()
-        previews = self.previews(draft)
+        started = self.clock()
+        previews = self.previews(draft)  # while a device may still be at it
         previewed = self.clock()
+        choices = scores.choices
+        forwarded = self.clock()
+        previewing = 0.0 if getattr(scores, "late", False) else previewed - started
+        if draft.parents:
+            path = accept.walk(draft.tokens, draft.parents, choices)
+            scores = scores.along([0, *(1 + node for node in path)])
+        else:
+            path = list(range(accept.agreement(draft.tokens, choices)))
+        agreed = len(path)
         kept, pieces, reason = self.keep([draft.tokens[node] for node in path])
         own = reason is None
         stood = self.clock()
@@ -143,9 +146,9 @@ class _Lane:
             width=scores.width,
             seconds=Seconds(
                 looked - began,
-                forwarded - looked,
-                (checked - forwarded) + (stood - previewed) + (accepted - told),
-                (previewed - checked) + (told - stood) + (recorded - accepted),
+                forwarded - looked - previewing,
+                (stood - forwarded) + (accepted - told),
+                previewing + (told - stood) + (recorded - accepted),
             ),
             alternatives=draft.alternatives,
             gain=draft.gain,

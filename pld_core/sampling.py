@@ -136,14 +136,15 @@ class ChosenScores:
         self._maximised = maximised
 
     def kept(self, rows: int) -> tuple[list[float], list[float]]:
-        processed = _rows(self._processed, rows)
-        chosen = torch.tensor(list(self.choices[:rows]), device=processed.device)
-        of_chosen = processed.gather(1, chosen[:, None])[:, 0]
-        probabilities = (of_chosen - processed.logsumexp(-1)).exp()
-        best = _rows(self._maximised, rows).topk(min(2, processed.shape[-1])).values
-        margins = (best[:, 0] - best[:, -1]).clamp(max=MARGIN_LIMIT)
+        processed, maximised = _rows(self._processed, rows), _rows(self._maximised, rows)
+        chosen = torch.tensor(list(self.choices[:rows]), device=processed.device)[:, None]
+        probabilities = processed.softmax(-1).gather(1, chosen)
+        # of all ways to the runner-up the one that reads least
+        others = maximised.scatter(1, chosen, float("-inf")).amax(-1, keepdim=True)
+        margins = (maximised.gather(1, chosen) - others).clamp(max=MARGIN_LIMIT)
         # where no token is allowed, or the logits are no numbers, there is neither
-        return probabilities.nan_to_num(0.0).tolist(), margins.nan_to_num(0.0).tolist()
+        both = torch.cat((probabilities, margins), 1).nan_to_num(0.0)
+        return tuple(both.t().tolist())
 
     def along(self, rows: Sequence[int]) -> ChosenScores:
         def taken(of: Sequence) -> Sequence:
@@ -158,7 +159,7 @@ class ChosenScores:
     def favourites(self, row: int, count: int) -> list[tuple[int, float]]:
         scores = self._processed[row].float()
         best = scores.topk(min(count, scores.shape[-1]))
-        probabilities = (best.values - scores.logsumexp(-1)).exp()
+        probabilities = scores.softmax(-1)[best.indices]
         pairs = zip(best.indices.tolist(), probabilities.tolist())
         return [(token, probability) for token, probability in pairs if probability > 0]
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from copy import copy
+from functools import lru_cache
 from typing import Callable, Mapping, Protocol, Sequence
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+_REMEMBERED = 1024  # windows whose text is known
 _LONGEST = 4  # bytes of the longest UTF-8 character, so tokens of the longest one too
 
 
@@ -44,7 +47,7 @@ class Pieces:
         special: Mapping[int, str],
         show_special: bool = False,
     ) -> None:
-        self._decode = decode
+        self._text = lru_cache(_REMEMBERED)(lambda *ids: decode(list(ids)))
         self._special = special
         self._show_special = show_special
         self._anchor: list[int] = []
@@ -60,8 +63,9 @@ class Pieces:
         return self._release(after[len(before) :])
 
     def preview(self, tokens: Sequence[int]) -> list[str]:
-        fork = Pieces(self._decode, self._special, show_special=True)
-        fork._anchor, fork._held = list(self._anchor), list(self._held)
+        fork = copy(self)  # with what it remembers: what is accepted afterwards was decoded here
+        fork._show_special = True
+        fork._held = list(self._held)
         pieces = [fork.push(token) for token in tokens]
         if pieces:
             pieces[-1] += fork.flush()
@@ -74,11 +78,11 @@ class Pieces:
         return self._release(after[len(before) :])
 
     def _window(self) -> tuple[str, str]:
-        before, after = self._decode(self._anchor), self._decode(self._anchor + self._held)
+        before, after = self._text(*self._anchor), self._text(*self._anchor, *self._held)
         if after.startswith(before):
             return before, after
         # broken bytes took the whole characters before them along: they stand for themselves
-        return "", self._decode(self._held)
+        return "", self._text(*self._held)
 
     def _settled(self, after: str) -> str:
         """Of bytes that are no text, all but the last few can wait for nothing any more: the

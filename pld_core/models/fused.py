@@ -229,8 +229,6 @@ class FusedCache:
     @torch.inference_mode()
     def move(self, begin: int, rows: Sequence[int]) -> None:
         """Puts the positions begin + rows, rising, at `begin` and behind."""
-        if list(rows) == list(range(len(rows))):
-            return
         places = torch.tensor(rows, device=self.layers[0][0].device) + begin
         for layer in self.layers:
             for tensor in layer:
@@ -300,9 +298,11 @@ class FusedTarget:
 
     def commit(self, positions: int, rows: Sequence[int] = ()) -> None:
         begin = len(self._ids) - self._width
-        kept = [0, *rows[: positions - 1]] if rows else range(positions)
-        self._cache.move(begin, kept)
-        self._ids[begin:] = [self._ids[begin + row] for row in kept]
+        kept = [0, *rows[: positions - 1]]
+        if rows and kept != list(range(positions)):
+            self._cache.move(begin, kept)
+            self._ids[begin : begin + positions] = [self._ids[begin + row] for row in kept]
+        del self._ids[begin + positions :]
         self._cache.length = len(self._ids)
 
 

@@ -405,10 +405,11 @@ class GraphedTarget:
 
     def commit(self, positions: int, rows: Sequence[int] = ()) -> None:
         start = len(self._ids) - self._width
-        kept = [0, *rows[: positions - 1]] if rows else list(range(positions))
-        if kept != list(range(positions)):
+        kept = [0, *rows[: positions - 1]]
+        if rows and kept != list(range(positions)):
             self._network.move(self._seat, start, kept)
-        self._ids[start:] = [self._ids[start + row] for row in kept]
+            self._ids[start : start + positions] = [self._ids[start + row] for row in kept]
+        del self._ids[start + positions :]
 
     def _sit(self, seat: Seat) -> None:
         if self._release is not None:
