@@ -37,9 +37,9 @@ def bucket(width: int) -> int:
 
 
 def length_class(positions: int, shortest: int = SHORTEST) -> int:
-    """How many keys attention reads to see so many positions: shortest times 1, 1.5, 2, 3, 4,
-    6, ... So it follows the context in use, and reads at most half as much again."""
-    sizes = (shortest * part << doublings >> 1 for doublings in count() for part in (2, 3))
+    """How many keys attention reads to see so many positions: shortest times 1, 1.25, 1.5, 1.75,
+    2, 2.5, ... So it follows the context in use, and reads at most a quarter more."""
+    sizes = (shortest * part << doublings >> 2 for doublings in count() for part in (4, 5, 6, 7))
     return next(size for size in sizes if size >= positions)
 
 
@@ -190,8 +190,8 @@ class GraphedNetwork:
                     sees = _causal(len(chunk), self.device)
                     mix = self._mix(start, start + ramp, sees, self.keys_for(end))
                 x = self._hidden(seat, chunk, start + ramp, start + ramp, mix)
-                logits = self.fused.logits(x[-1:])
-        return logits.float()
+                logits = self._logits(x[-1:], start + ramp[-1:])
+        return logits
 
     @torch.inference_mode()
     def step(
@@ -245,9 +245,13 @@ class GraphedNetwork:
         mix = self._mix(start, slots[:width], sees, keys)
         positions = start + buffers.depth[:width]
         x = self._hidden(seat, tokens, positions, slots[:width], mix)
-        logits = self.fused.logits(x).float()
+        logits = self._logits(x, positions)
         buffers.logits[:width] = logits
         buffers.report[:width] = _report(logits)
+
+    def _logits(self, x: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        """[W, V] of what the last layer gave [W, hidden] at positions [W]."""
+        return self.fused.logits(x).float()
 
     def _hidden(self, seat, tokens, positions, slots, mix) -> torch.Tensor:
         """The layers over tokens [W] at positions [W], whose keys and values go to slots [W]."""
