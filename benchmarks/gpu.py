@@ -370,6 +370,7 @@ def peers(found: dict, network: PreTrainedModel, shape: Shape, device: str, cloc
 PARTS = ("bandwidth", "exact", "transformers", "widths", "plain", "graphs", "decode")
 
 
+@torch.no_grad()
 def main(arguments: Sequence[str] | None = None) -> dict:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--shape", choices=SHAPES, default="llama-3.1-8b")
@@ -380,7 +381,6 @@ def main(arguments: Sequence[str] | None = None) -> dict:
     parser.add_argument("--seconds", type=float, default=460, help="what does not fit is left out")
     parser.add_argument("--out", type=Path, default=Path("gpu.json"))
     options = parser.parse_args(arguments)
-    torch.set_grad_enabled(False)
     device, shape, clock = options.device, SHAPES[options.shape], Clock(options.seconds)
     dtype = options.dtype or ("bfloat16" if device == "cuda" else "float32")
     found: dict = {

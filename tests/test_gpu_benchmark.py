@@ -2,10 +2,10 @@
 
 import importlib.util
 import json
+import sys
 from pathlib import Path
 
 import pytest
-import torch
 
 PATH = Path(__file__).resolve().parent.parent / "benchmarks" / "gpu.py"
 
@@ -15,10 +15,9 @@ def gpu():
     spec = importlib.util.spec_from_file_location("gpu_benchmark", PATH)
     module = importlib.util.module_from_spec(spec)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(__import__("sys").modules, spec.name, module)
+        patch.setitem(sys.modules, spec.name, module)
         spec.loader.exec_module(module)
         yield module
-    torch.set_grad_enabled(True)
 
 
 def test_every_part_runs_and_is_written(gpu, tmp_path, capsys):
