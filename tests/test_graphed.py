@@ -564,13 +564,14 @@ def test_a_model_loads_where_nothing_can_be_captured(folder, monkeypatch, caplog
     assert len(caplog.records) == 1
 
 
+@pytest.mark.parametrize("place", ["__init__", "_hidden"])
 def test_a_device_that_cannot_run_our_passes_runs_those_of_transformers(
-    folder, monkeypatch, caplog
+    folder, monkeypatch, caplog, place
 ):
     def broken(*arguments):
         raise RuntimeError("no kernel image is available\nfor this device")
 
-    monkeypatch.setattr(GraphedNetwork, "_hidden", broken)
+    monkeypatch.setattr(GraphedNetwork, place, broken)
     assert loaded(folder, monkeypatch).fused is None
     (record,) = caplog.records
     assert "our own forward pass failed here" in record.getMessage()

@@ -71,36 +71,37 @@ def load(
         _check_rollback(model)
         if eager or not can_fuse(network):
             return model
-        wanted = _probe(model)
-        fused = replace(model, fused=_own(network))
-        if _runs_alike(fused, wanted):
+        if (fused := _with_own_passes(model)) is not None:
             return fused
     except torch.OutOfMemoryError as error:
         raise ModelError(_sentence(shown, error)) from error
-    # a variant of the family that is not what its config says: as transformers runs it
-    del network, model, fused, wanted
+    del network, model  # what is left of them
     return load(name, device, dtype, report, eager=True)
 
 
-def _own(network: PreTrainedModel) -> FusedNetwork | GraphedNetwork:
-    """Our own forward pass of a network, for a GPU or for a CPU."""
-    graphed = network.device.type == "cuda" and can_graph(network)
-    fused = FusedNetwork(network)
-    return GraphedNetwork(fused) if graphed else fused
-
-
-def _runs_alike(model: Model, wanted: torch.Tensor) -> bool:
-    """Whether its passes run here and give the logits that are wanted."""
+def _with_own_passes(model: Model) -> Model | None:
+    """The model run by our own forward pass, which takes its weights over. None where that gives
+    other numbers (a variant of the family that is not what its config says) or fails here."""
+    wanted = _probe(model)
     try:
-        return model.close(_probe(model), wanted)
+        fused = replace(model, fused=_own(model.network))
+        return fused if model.close(_probe(fused), wanted) else None
     except torch.OutOfMemoryError:
         raise
     except Exception as error:
         log.warning(
             "%s is run by transformers, and slower: our own forward pass failed here (%s: %s).",
             model.name, type(error).__name__, str(error).partition("\n")[0],
-        )
-        return False
+        )  # fmt: skip
+        return None
+
+
+def _own(network: PreTrainedModel) -> FusedNetwork | GraphedNetwork:
+    """Our own forward pass, for a GPU that this process has opened or for anything else."""
+    on_gpu = network.device.type == "cuda" and torch.cuda.is_initialized()
+    graphed = on_gpu and can_graph(network)
+    fused = FusedNetwork(network)
+    return GraphedNetwork(fused) if graphed else fused
 
 
 def has_gpu() -> bool:
