@@ -359,6 +359,18 @@ def test_a_pass_is_timed_apart_from_its_reader():
             assert min(event.seconds.lookup, event.seconds.forward, event.seconds.accept) > 0
 
 
+@pytest.mark.parametrize("late", [False, True])
+def test_what_is_told_while_a_device_works_is_part_of_the_forward_pass(late, monkeypatch):
+    monkeypatch.setattr(toy.ToyScores, "late", late, raising=False)
+    ticks = iter(range(10**6))
+    run = toy.Run(12, [1, 2, 1, 2], Settings(max_new_tokens=30))
+    events = run.events(clock=lambda: float(next(ticks)))
+    passes = [event for event in events if isinstance(event, Pass)]
+    # one tick for the forward pass, one for the draft's text, one for the wait
+    assert {step.seconds.forward for step in passes} == {3.0 if late else 2.0}
+    assert {step.seconds.total + step.seconds.record for step in passes} == {8.0}
+
+
 def test_ends_of_the_caller_are_asked():
     class Never:
         remaining = 4

@@ -324,6 +324,10 @@ class GraphedScores(ChosenScores):
         self._read_rows: list[list[float]] | None = None
 
     @property
+    def late(self) -> bool:
+        return self._arrived is not None
+
+    @property
     def choices(self) -> list[int]:
         return [int(choice) for choice, _, _ in self._read()]
 

@@ -14,6 +14,10 @@ class Scores(Protocol):
     width: int
     """How many positions the pass really ran, >= W."""
 
+    late: bool
+    """Whether the choices may still be on their way from a device, and what is done before they
+    are read is no time lost; without this attribute they are here."""
+
     def kept(self, rows: int) -> tuple[list[float], list[float]]:
         """Probabilities [rows] and top-2 logit margins [rows] of the first rows' choices."""
 
