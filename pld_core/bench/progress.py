@@ -45,7 +45,7 @@ class Progress:
     def line(self, said: str) -> None:
         """Something finished, in a line of its own."""
         self.clear()
-        print(f"{self._bar()} {said}", file=self._out, flush=True)
+        print(f"{self._bar()} {_printable(said)}", file=self._out, flush=True)
 
     def clear(self) -> None:
         """Takes the bar away, so that other lines can be written."""
@@ -74,10 +74,15 @@ class Progress:
         return f"{bar}{self._done}/{total}, {'' if left is None else _time(left)}"
 
     def _draw(self, text: str) -> None:
-        text = "".join(c if c.isprintable() else " " for c in text)[:100]
+        text = _printable(text)[:100]
         self._out.write("\r" + text.ljust(self._shown))
         self._out.flush()
         self._shown = len(text)
+
+
+def _printable(text: str) -> str:
+    """A name from a file may hold anything, a terminal's commands too."""
+    return "".join(c if c.isprintable() else " " for c in text)
 
 
 def _time(seconds: float) -> str:
