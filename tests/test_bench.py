@@ -13,6 +13,9 @@ from pathlib import Path
 
 import pytest
 import tiny
+import torch
+from families import ENCODER_DECODER, SMALL
+from transformers import GenerationConfig, T5Config, T5ForConditionalGeneration
 
 from pld_core.bench import page, report
 from pld_core.bench.engines import LOCAL, Engine, EngineError, Run, local
@@ -21,6 +24,7 @@ from pld_core.bench.numbers import ALL, cells, lines
 from pld_core.bench.progress import Progress
 from pld_core.bench.records import Measured, Records
 from pld_core.cli import main
+from pld_core.models.model import Model
 from pld_core.prompting import Ask
 from pld_core.rows import Row, read_rows
 from pld_core.settings import Settings
@@ -64,6 +68,21 @@ def test_every_local_engine_answers_alike_and_counts_its_passes(model):
         assert found.prefill_seconds > 0
         assert found.decode_seconds > 0
         assert found.at_first == 1
+
+
+def test_an_encoder_decoder_answers_alike():
+    words = tiny.tokenizer()
+    _, _, sizes = ENCODER_DECODER["T5"]
+    torch.manual_seed(0)
+    config = T5Config(**{**SMALL, **sizes, "vocab_size": len(words), "eos_token_id": None})
+    network = T5ForConditionalGeneration(config).eval()
+    network.generation_config = GenerationConfig(decoder_start_token_id=0)
+    made = Model("tiny T5", "test", network, words)
+    row = Row("one", "chat", Ask("the red fox, the red fox", chat=False))
+    engines = local(list(LOCAL), Settings(max_new_tokens=12), made, lambda: made)
+    runs = [engine.run(row) for engine in engines]
+    assert [run.ids for run in runs] == [runs[0].ids] * len(LOCAL)
+    assert [run.tokens for run in runs] == [12] * len(LOCAL)
 
 
 def test_transformers_is_loaded_only_where_it_runs(model):
