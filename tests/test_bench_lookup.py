@@ -18,6 +18,7 @@ from pld_core.replay import what_if
 from pld_core.settings import Settings
 from pld_core.trace import lanes, read
 
+DEFAULT = Settings().policy
 MODEL = tiny.model("Llama", 3)
 
 
@@ -60,13 +61,13 @@ def test_every_rule_is_replayed_by_the_decoders_loop(traces):
         # an answer may end inside its last draft, whose pass then adds no token of its own
         assert 0 <= every.accepted - (every.tokens - every.passes) <= every.runs
     recent = next(w for w in found if w.rule == "recent, n 3, k 10" and w.category == "copy")
-    replayed = what_if(traces[2][1], Settings(n_max=3, k=10, adaptive=False)).numbers()
+    replayed = what_if(traces[2][1], Settings(k=10, policy="recent", adaptive=False)).numbers()
     assert (recent.passes, recent.unmatched) == (replayed.passes, replayed.unmatched_passes)
     assert recent.tokens_per_pass > 2
 
 
 def test_trees_are_replayed_as_trees(traces):
-    wanted = [rule for rule in rules(3, 1, 10) if rule.name.startswith("recent")]
+    wanted = [rule for rule in rules(3, 1, 10) if rule.name.startswith(DEFAULT)]
     found = [worth for worth in worths(wanted, traces, bar()) if worth.category == "all"]
     passes = [worth.passes for worth in found]
     assert passes == sorted(passes, reverse=True)
@@ -76,9 +77,9 @@ def test_trees_are_replayed_as_trees(traces):
 
 def test_all_of_ours_and_all_peers_stand_in_the_table():
     names = [rule.name for rule in rules(3, 1, 10)]
-    trees = {f"recent, {branches} branches" for branches in (2, 4, 8)}
+    trees = {f"{DEFAULT}, {branches} branches" for branches in (2, 4, 8)}
     assert set(names) == {*POLICIES, *trees, *PEERS}
-    assert names[0] == "recent"
+    assert names[0] == DEFAULT
     assert rules(3, 1, 10, "vote")[0].name == "vote"
 
 
@@ -159,7 +160,7 @@ def test_the_command_replays_files_and_leaves_out_what_is_none(
     assert "gone.ndjson is left out: " in said.err
     lines = said.out.splitlines()
     assert lines[0].split("|")[2].strip() == "qa (1)"
-    assert lines[2].split("|")[1].strip() == "recent, n 3, k 7"
+    assert lines[2].split("|")[1].strip() == f"{DEFAULT}, n 3, k 7"
     data = json.loads((tmp_path / "bench.json").read_text())
     assert len(data["worths"]) == len(rules(3, 1, 7))
     assert {cost["context"] for cost in data["costs"]} == {256, 512}
