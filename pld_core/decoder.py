@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Callable, Iterator, Sequence
 
@@ -19,6 +19,15 @@ FAVOURITES = 5
 
 class PromptError(ValueError):
     """A prompt that cannot be run; the message is one sentence for a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """So many tokens of a long prompt are read. It is no event of a stream, but the place where
+    a run can be left before its first token."""
+
+    lane: str
+    tokens: int
 
 
 def check_prompt(tokens: int, limit: int | None) -> None:
@@ -40,8 +49,10 @@ def decode(
     settings: Settings,
     ends: Ends | None = None,
     clock: Callable[[], float] = perf_counter,
-) -> Iterator[Event]:
-    """Yields `start`, then one event per forward pass as it happens, then `End`.
+    parts: bool = False,
+) -> Iterator[Event | Reading]:
+    """Yields `start`, then one event per forward pass as it happens, then `End`; with `parts`
+    also a Reading between the parts of a long prompt.
 
     The target checks every draft, so a lookup, even a hostile one, cannot change the text:
     ids outside the vocabulary and tokens beyond the room that is left are cut off its draft; of a
@@ -53,7 +64,7 @@ def decode(
     check_prompt(len(ids), target.context_limit)
     ends = ends or Ends(start.eos, settings.stop, settings.max_new_tokens)
     yield start
-    yield from _Lane(start.lane, target, lookup, text, settings, ends, clock).run(ids)
+    yield from _Lane(start.lane, target, lookup, text, settings, ends, clock).run(ids, parts)
 
 
 class _Lane:
@@ -67,9 +78,12 @@ class _Lane:
         self.clock: Callable[[], float] = clock
         self.tokens = 0
         self.passes = 0
+        self.read_seconds = 0.0
 
-    def run(self, ids: Sequence[int]) -> Iterator[Event]:
+    def run(self, ids: Sequence[int], parts: bool) -> Iterator[Event | Reading]:
         try:
+            if parts:
+                yield from self.read(ids)
             event, reason = self.prefill(ids)
             while True:
                 yield event
@@ -83,11 +97,20 @@ class _Lane:
             raise
         yield self.end(reason)
 
+    def read(self, ids: Sequence[int]) -> Iterator[Reading]:
+        """Reads all but the last part of the prompt."""
+        part = getattr(self.target, "part", len(ids))
+        for end in range(part, len(ids), part):
+            began = self.clock()
+            self.target.read(ids[end - part : end])
+            self.read_seconds += self.clock() - began
+            yield Reading(self.name, end)
+
     def prefill(self, ids: Sequence[int]) -> tuple[Prefill, str | None]:
         began = self.clock()
         self.lookup.extend(ids)
         scores = self.target.prefill(ids)
-        seconds = self.clock() - began
+        seconds = self.read_seconds + self.clock() - began
         kept, pieces, reason = self.keep(scores.choices)
         self.passes += 1
         return Prefill(self.name, seconds, kept, pieces, *scores.kept(1)), reason

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from time import monotonic
 from typing import TYPE_CHECKING, Callable, Iterator
 
+from pld_core.decoder import Reading
 from pld_core.events import dumps
 from pld_core.prompting import Ask
 from pld_core.settings import Sampling, Settings, SettingsError
@@ -181,7 +182,8 @@ class Slot:
 
     def run(self, request: Request) -> Iterator[str]:
         """Yields the growing stream (NDJSON, append-only), at most 25 times a second and first as
-        soon as the lanes have started. Closing it stops the decoder before its next pass.
+        soon as the lanes have started. Closing it stops the decoder before its next pass, or the
+        next part of a long prompt.
 
         Raises RequestError before the first yield. An error of the model ends the stream with
         an `end` that says so.
@@ -192,7 +194,7 @@ class Slot:
         settings, beside = request.settings(), request.beside()
         with self._turn:
             try:
-                events = model.run(request.ask(), settings, request.plain, beside)
+                events = model.run(request.ask(), settings, request.plain, beside, parts=True)
             except ValueError as error:
                 raise RequestError(str(error)) from None
             yield from _batched(_lines(events, starts=1 + len(beside) + request.plain))
@@ -214,7 +216,10 @@ def _lines(events, starts: int) -> Iterator[tuple[str, bool]]:
     """(line, whether the page should have it at once)."""
     try:
         for count, event in enumerate(events, 1):
-            yield dumps(event) + "\n", count == starts
+            if isinstance(event, Reading):
+                yield "", True  # nothing new, but a moment at which the visitor may be gone
+            else:
+                yield dumps(event) + "\n", count == starts
     except Exception:
         # the lane has told its end; what went wrong is for the log, without the prompt
         log.exception("a run failed")

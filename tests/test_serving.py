@@ -1,6 +1,7 @@
 """From a visitor's request to the lanes that answer it."""
 
 import threading
+from copy import deepcopy
 from dataclasses import replace
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from pld_core import trace
 from pld_core.cost import PassCost
 from pld_core.events import Compared, read
+from pld_core.models.fused import FusedNetwork
 from pld_core.replay import what_if
 from pld_core.serving import (
     LONGEST_SECONDS,
@@ -158,3 +160,38 @@ def test_sending_takes_its_share_of_a_run_and_news_is_never_old(cost: float, too
     assert oldest <= LONGEST_SECONDS + cost
     if cost <= SENDING_SHARE * LONGEST_SECONDS:
         assert sending - 2 * cost <= SENDING_SHARE * now  # all but the first and the last
+
+
+def test_a_long_prompt_can_be_left_while_it_is_read() -> None:
+    slot = Slot()
+    made = tiny.model("Llama", seed=5, limit=8192)
+    (*_, whole) = ready(slot, made).run(LONG)
+    network = deepcopy(made.network)  # its weights are given away
+    ready(slot, replace(made, network=network, fused=FusedNetwork(network)))
+    read: list[int] = []
+    forward = slot._model.fused.forward
+
+    def counted(tokens, *rest, **more):
+        read.append(len(tokens))
+        return forward(tokens, *rest, **more)
+
+    slot._model.fused.forward = counted
+    updates = slot.run(LONG)
+    assert "prefill" not in next(updates) and read == []
+    assert "prefill" not in next(updates) and read == [512]
+    updates.close()
+    assert read == [512] and not slot._turn.locked()
+    (*_, again) = slot.run(LONG)
+    same = [trace.read(text.splitlines())["pld"] for text in (whole, again)]
+    assert same[0].ids == same[1].ids and list(same[1].laws()) == []
+    assert same[1].prefill.seconds > 0
+    tokens = len(same[1].start.prompt.ids)
+    assert tokens > 1024 and sum(read[1:4]) == tokens and read[1:3] == [512, 512]
+
+
+LONG = Request(PROMPT * 16, chat=False, adaptive=False, max_new_tokens=4, plain=False)
+
+
+def ready(slot: Slot, model) -> Slot:
+    slot._model, slot._status = model, Status("ready", "tiny")
+    return slot

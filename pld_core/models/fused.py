@@ -273,9 +273,13 @@ class FusedTarget:
         return 2**31 if limit is None else limit - len(self._ids)
 
     can_roll_back = True
+    part = PREFILL_CHUNK
+
+    def read(self, ids: Sequence[int]) -> None:
+        self._network.forward(ids, self._cache, last_only=True)
 
     def prefill(self, ids: Sequence[int]) -> ChosenScores:
-        for start in range(0, len(ids), PREFILL_CHUNK):
+        for start in range(self._cache.length, len(ids), PREFILL_CHUNK):
             logits = self._network.forward(
                 ids[start : start + PREFILL_CHUNK], self._cache, last_only=True
             )

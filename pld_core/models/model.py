@@ -14,7 +14,7 @@ from typing import Iterator, Mapping
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from pld_core.decoder import check_prompt, decode
+from pld_core.decoder import Reading, check_prompt, decode
 from pld_core.events import Event, Start
 from pld_core.models.eager import EagerTarget, context_limit
 from pld_core.models.cost import pass_seconds
@@ -215,12 +215,15 @@ class Model:
     def _exact_widths(self) -> dict[int, int | None]:
         return {}
 
-    def lane(self, start: Start, settings: Settings) -> Iterator[Event]:
+    def lane(
+        self, start: Start, settings: Settings, parts: bool = False
+    ) -> Iterator[Event | Reading]:
         """Runs one lane; see `decode`."""
         reference = start.reference.ids if start.reference else ()
         text = Pieces(decoder(self.tokenizer), control_tokens(self.tokenizer))
         target = self.target(settings, len(start.prompt.ids))
-        return decode(start, target, drafter(settings, reference), text, settings)
+        lookup = drafter(settings, reference)
+        return decode(start, target, lookup, text, settings, parts=parts)
 
     def run(
         self,
@@ -228,9 +231,11 @@ class Model:
         settings: Settings,
         plain: bool = True,
         beside: Mapping[str, Settings] | None = None,
-    ) -> Iterator[Event]:
+        parts: bool = False,
+    ) -> Iterator[Event | Reading]:
         """Runs the lookup lane "pld", racing it the lanes of `beside` (name -> settings) and the
         plain lane "plain"; then compares each with the plain lane, or with "pld" without one.
+        parts: see `decode`.
 
         Raises PromptError or SettingsError at once.
         """
@@ -244,18 +249,19 @@ class Model:
             wanted["plain"] = settings.plain()
         racing = race(
             [
-                self.lane(replace(start, lane=name, settings=own.to_json()), own)
+                self.lane(replace(start, lane=name, settings=own.to_json()), own, parts)
                 for name, own in wanted.items()
             ]
         )
         return self._compared(racing) if len(wanted) > 1 else racing
 
-    def _compared(self, events: Iterator[Event]) -> Iterator[Event]:
+    def _compared(self, events: Iterator[Event | Reading]) -> Iterator[Event | Reading]:
         seen: list[Event] = []
         with closing(events):
             for event in events:
-                seen.append(event)
                 yield event
+                if not isinstance(event, Reading):
+                    seen.append(event)
         found = lanes(seen)
         against = found.get("plain") or found["pld"]
         for trace in found.values():

@@ -45,13 +45,20 @@ class Target(Protocol):
     trees: bool
     """Whether `forward` takes trees; a target without this attribute takes none."""
 
+    part: int
+    """How many positions of a prompt `read` takes; a target without this attribute has no
+    `read`, and takes a prompt in one go."""
+
     @property
     def room(self) -> int:
         """How many more positions can be forwarded."""
 
+    def read(self, ids: Sequence[int]) -> None:
+        """Run the next `part` positions of a prompt that goes on after them."""
+
     def prefill(self, ids: Sequence[int]) -> Scores:
-        """Run the prompt [P >= 1] from an empty cache. The scores are those of its last
-        position alone (W = 1)."""
+        """Run the prompt [P >= 1], or what `read` has left of it, from an empty cache. The
+        scores are those of its last position alone (W = 1)."""
 
     def forward(self, tokens: Sequence[int], parents: Sequence[int] = ()) -> Scores:
         """Run W <= room further positions. On a GPU they may still be running when this returns:
