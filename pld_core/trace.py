@@ -251,24 +251,24 @@ def lanes(events: Iterable[Event]) -> dict[str, Trace]:
         trace = found.get(event.lane)
         if isinstance(event, Start):
             if trace is not None:
-                raise TraceError(f"The lane {event.lane!r} starts twice.")
+                raise TraceError(f"The lane {event.lane!r:.40} starts twice.")
             found[event.lane] = Trace(event, None, [], None)
             continue
         if isinstance(event, Compared):
             against = found.get(event.against)
             if not (trace and trace.end and against and against.end):
-                raise TraceError(f"The lane {event.lane!r} is compared before it has ended.")
+                raise TraceError(f"The lane {event.lane!r:.40} is compared before it has ended.")
             trace.compared = event
             continue
         if trace is None or trace.end is not None:
-            raise TraceError(f"An event of the lane {event.lane!r} stands outside the lane.")
+            raise TraceError(f"An event of the lane {event.lane!r:.40} stands outside the lane.")
         if isinstance(event, Prefill):
             if trace.prefill is not None:
-                raise TraceError(f"The lane {event.lane!r} has two prefills.")
+                raise TraceError(f"The lane {event.lane!r:.40} has two prefills.")
             trace.prefill = event
         elif isinstance(event, Pass):
             if trace.prefill is None:
-                raise TraceError(f"The lane {event.lane!r} has a pass before its prefill.")
+                raise TraceError(f"The lane {event.lane!r:.40} has a pass before its prefill.")
             trace.passes.append(event)
         else:
             trace.end = event

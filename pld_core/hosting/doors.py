@@ -7,6 +7,8 @@ the page sees them, up to a bound: what they hold is values, never the name of a
 from __future__ import annotations
 
 import json
+import logging
+import traceback
 from fnmatch import fnmatchcase
 from typing import Any, Awaitable, Callable, Iterable, MutableMapping
 
@@ -18,6 +20,8 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 DEEPEST = 32  # levels of lists and objects in a request
 METHODS = ("GET", "HEAD", "POST", "DELETE")
+
+log = logging.getLogger(__name__)
 
 
 class Refused(Exception):
@@ -65,10 +69,13 @@ class Doors:
 
         try:
             await self.app(scope, given, noted)
-        except Exception:
-            if not began:
-                await _answer(send, Refused(500, "This request could not be answered."))
-            raise
+        except Exception as error:
+            if began:
+                raise
+            # Where, not what: the message may quote the request.
+            at = traceback.extract_tb(error.__traceback__)[-1]
+            log.error("a request failed: %s at %s:%d", type(error).__name__, at.filename, at.lineno)
+            await _answer(send, Refused(500, "This request could not be answered."))
 
     def _check_path(self, scope: Scope) -> None:
         path = scope["path"].removeprefix(scope.get("root_path", "").rstrip("/"))
