@@ -21,9 +21,10 @@ def convert(gguf: Path, folder: Path) -> None:
         # Without this the weights stay packed, and packed weights cannot be saved.
         quantization_config=GgufConfig(dequantize=True),
         local_files_only=True,
+        trust_remote_code=False,
     )
     tokenizer = AutoTokenizer.from_pretrained(
-        gguf.parent, gguf_file=gguf.name, local_files_only=True
+        gguf.parent, gguf_file=gguf.name, local_files_only=True, trust_remote_code=False
     )
     # The file calls its way of cutting text "smollm", which transformers reads as plain byte
     # level. The model was trained with every digit on its own.
