@@ -88,10 +88,15 @@ class View:
         self.address = address
         self.faults: list[str] = []
         page.on("pageerror", lambda error: self.faults.append(str(error)))
+        page.on("console", lambda message: self._hear(message.text))
         if SLOWED > 1:
             browser = page.context.new_cdp_session(page)
             browser.send("Emulation.setCPUThrottlingRate", {"rate": SLOWED})
         self.open()
+
+    def _hear(self, text: str) -> None:
+        if "Content Security Policy" in text:  # the page asked for what its headers forbid
+            self.faults.append(text)
 
     def open(self) -> None:
         self.page.goto(self.address)

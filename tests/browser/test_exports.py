@@ -173,7 +173,7 @@ def test_a_page_to_keep_opens_from_a_file(kept: tuple[Page, list[str]]) -> None:
 
 
 def test_a_page_to_keep_without_a_server_is_a_sentence(view: View) -> None:
-    view.page.route("**/static/*.js", lambda route: route.abort())
+    view.page.route("**/parts/*.js", lambda route: route.abort())
     view.part("exports").locator("summary").click()
     view.part("export-page").click()
     expect(view.part("status")).to_contain_text("could not be made")
