@@ -7,6 +7,9 @@
   const DASHES = { dash: "7 5", dot: "2 4", solid: "none" };
   const LIGHT = { copied: "#0067a3", plain: "#4b5563", rival: "#7a3f98", text: "#16191f", muted: "#565d69", grid: "#e8eaee", ground: "#ffffff" };
 
+  // A text as XML can hold it.
+  const sayable = (text) => String(text).toWellFormed().replace(/[\0-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]/g, "\ufffd");
+
   // lines: [{x, y, line: {color, width, dash, shape}}]. axes: {x, y: {title, to}}. box: {width,
   // height, left, right, top, bottom} in pixels. colours: {muted, grid}.
   function drawing(lines, axes, box, colours) {
@@ -18,7 +21,7 @@
     const Y = (y) => low - (y / axes.y.to) * (low - box.top);
     const label = (value) => words.count(Math.round(1e6 * value) / 1e6);
     const text = (x, y, content, more = {}) =>
-      made.append(svg("text", { x: x.toFixed(1), y: y.toFixed(1), fill: colours.muted, "font-size": 12, "font-family": FONT, ...more }, content));
+      made.append(svg("text", { x: x.toFixed(1), y: y.toFixed(1), fill: colours.muted, "font-size": 12, "font-family": FONT, ...more }, sayable(content)));
     for (const mark of ticks(axes.y.to)) {
       made.append(svg("line", { x1: box.left, x2: right, y1: Y(mark).toFixed(1), y2: Y(mark).toFixed(1), stroke: colours.grid }));
       text(box.left - 8, Y(mark) + 4, label(mark), { "text-anchor": "end" });
@@ -59,7 +62,7 @@
       LIGHT,
     );
     made.prepend(svg("rect", { width: box.width, height: box.height, fill: LIGHT.ground }));
-    const write = (x, y, content, more) => made.append(svg("text", { x, y, "font-family": FONT, fill: LIGHT.text, ...more }, content));
+    const write = (x, y, content, more) => made.append(svg("text", { x, y, "font-family": FONT, fill: LIGHT.text, ...more }, sayable(content)));
     write(box.left, 22, words.exports.figureTitle(main.start.model, main.start.settings), { "font-size": 14, "font-weight": 600 });
     write(box.left, 40, words.run(main.start), { "font-size": 11, fill: LIGHT.muted });
     let left = box.left;
