@@ -2,6 +2,7 @@
 # make test    run the whole suite
 # make test-space   run it as a Hugging Face Space would: Python 3.12 and the torch of ZeroGPU
 #                   (make test-space SPACE_PYTHON=... TESTS=tests/test_space.py)
+# make audit   look the pinned versions up among the known vulnerabilities (PyPI's, over the network)
 # make clean   remove what these two made here; the embedded model stays in the user's cache
 
 PYTHON ?= python3
@@ -19,6 +20,14 @@ test: .venv/installed-test
 
 test-space: .venv-space/installed
 	@$(SPACE_BIN)/python -m pytest $(TESTS)
+
+# Strict: a package that could not be looked up is no package without a fault.
+audit: .venv/audit/bin/pip-audit
+	@$< --requirement constraints.txt --no-deps --disable-pip --strict
+
+.venv/audit/bin/pip-audit: | .venv/python
+	$(PYTHON) -m venv .venv/audit
+	.venv/audit/bin/python -m pip install pip-audit
 
 # A stamp is written when its install has succeeded, so a later start installs nothing.
 .venv/installed: requirements.txt constraints.txt | .venv/python
