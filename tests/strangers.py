@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.client import HTTPConnection
 from itertools import count
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any, Awaitable, Callable, Iterator
 
+import anyio
 import httpx
 from gradio_client import Client
 
@@ -19,6 +21,12 @@ from tests.browser.scripted import ScriptedSlot, tokens_of
 
 ANSWER = tokens_of(" b c d e X f")
 PROMPT = "a b c d e f g"
+
+
+def awaited(function: Callable[..., Awaitable[Any]], *arguments: Any) -> Any:
+    """What an asynchronous function returns. The browser tests leave a loop in this thread."""
+    with ThreadPoolExecutor(1) as apart:
+        return apart.submit(anyio.run, function, *arguments).result()
 
 
 class Stranger:

@@ -17,7 +17,7 @@ from pld_core.hosting.metrics import BUCKETS, Metrics
 from pld_core.hosting.service import TimeUp
 from pld_core.serving import RequestError, Status
 from tests.browser.scripted import lane, lines, tokens_of
-from tests.strangers import ANSWER, PROMPT, Stranger, served
+from tests.strangers import ANSWER, PROMPT, Stranger, awaited, served
 
 README = Path(__file__).resolve().parent.parent / "README.md"
 STREAM = "".join(
@@ -150,7 +150,6 @@ def test_whoever_leaves_ends_the_run() -> None:
 
 def test_an_agent_calls_the_tool(stranger: Stranger) -> None:
     mcp = pytest.importorskip("mcp", reason="MCP is an extra: pip install mcp")
-    import anyio
     from mcp.client.streamable_http import streamablehttp_client
 
     async def call():
@@ -162,7 +161,7 @@ def test_an_agent_calls_the_tool(stranger: Stranger) -> None:
                 bad = await session.call_tool("run_trace", {"prompt": ""})
                 return tools, good, bad
 
-    (tool,), good, bad = anyio.run(call)
+    (tool,), good, bad = awaited(call)
     assert tool.name == "run_trace" and tool.inputSchema["required"] == ["prompt"]
     assert all(field["description"] for field in tool.inputSchema["properties"].values())
     assert "prompt lookup decoding" in tool.description

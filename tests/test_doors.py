@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Iterator
 from urllib.parse import quote
 
-import anyio
 import pytest
 
 import app
 from pld_core.hosting.doors import DEEPEST, Doors
 from pld_core.hosting.headers import Headers
-from tests.strangers import PROMPT, Stranger, served
+from tests.strangers import PROMPT, Stranger, awaited, served
 
 ROOT = Path(app.__file__).resolve().parent
 FILE = {"meta": {"_type": "gradio.FileData"}}
@@ -191,7 +190,7 @@ def asked(
         sent.append(message)
 
     scope = {"type": kind, "method": method, "path": path, "headers": list(headers)}
-    anyio.run(app_, scope, receive, send)
+    awaited(app_, scope, receive, send)
     return sent
 
 
