@@ -70,7 +70,8 @@ class Request:
 
     def settings(self) -> Settings:
         """Raises RequestError for values that cannot be meant."""
-        widest = max(self.k, self.rival.k if self.rival else 0)
+        drafts = [lane.k for lane in (self, self.rival) if lane and isinstance(lane.k, int)]
+        widest = max(drafts, default=0)
         try:
             return Settings(
                 n_max=self.n_max,

@@ -67,6 +67,8 @@ def test_strict_lanes_are_all_as_wide_as_the_longest_draft_needs() -> None:
         (Request("p", n_max=2, n_min=3), "n_min (3) is larger than n_max (2)."),
         (Request("p", temperature=-1), "temperature is 0 (greedy) or a number"),
         (Request("p", rival=Rival(1, 2, 3, "recent")), "Settings B: n_min (2) is larger"),
+        (Request("p", k="many"), "k is a whole number from 0 to 512, not 'many'."),
+        (Request("p", k=3, rival=Rival(2, 1, "many", "recent")), "Settings B: k is a whole number"),
         (Request("p", rival=Rival(2, 1, 3, "no such")), "Settings B: The policy is one of"),
     ],
 )
