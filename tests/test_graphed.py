@@ -403,6 +403,19 @@ def test_a_lane_that_outgrows_its_seat_keeps_what_it_holds():
     assert len(model.fused._free) == 1
 
 
+def test_an_answer_that_may_be_long_has_no_room_before_it_is(monkeypatch):
+    monkeypatch.setattr(graphed, "AHEAD", 8)
+    model, ids = model_of("Llama", recorder=Recorder()), prompt_of("Llama", 1, 12)
+    settings = Settings(max_new_tokens=1_000_000)
+    target = model.target(settings, len(ids))
+    target.prefill(ids)
+    assert target._seat.positions == length_class(12 + 8 + graphed.WIDEST, SHORTEST) < LIMIT
+    lane = lane_of(model, ids, settings)
+    assert lane.end.reason == "context_full"
+    expected = lane_of(replace(model, network=network("Llama"), fused=None), ids, settings.plain())
+    assert lane.ids == expected.ids
+
+
 def test_wider_passes_than_the_widest_bucket_make_room():
     model, peer = model_of("Llama", recorder=Recorder()), network("Llama")
     ids = prompt_of("Llama", 1, 10)

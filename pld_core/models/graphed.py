@@ -22,6 +22,7 @@ from pld_core.sampling import MARGIN_LIMIT, Chooser, ChosenScores
 
 WIDEST = 96  # positions of the widest bucket that there is room for at first: a tree's, its root's
 SHORTEST = 256  # keys of the shortest length class
+AHEAD = 4096  # positions that a lane has room for behind its prompt at first
 
 
 def can_graph(network: PreTrainedModel) -> bool:
@@ -352,7 +353,7 @@ class GraphedScores(ChosenScores):
 class GraphedTarget:
     """A graphed network with the cache of one sequence; see Target.
 
-    positions: how many the lane is expected to need; more makes its seat grow. fixed_width:
+    positions: how many the lane may need; its seat grows to hold them. fixed_width:
     strict mode, see StaticTarget. Nothing is allocated before the prefill, so that a device
     without room says so in the run that found it full.
     """
@@ -386,7 +387,9 @@ class GraphedTarget:
 
     def prefill(self, ids: Sequence[int]) -> ChosenScores:
         self._network.widen(self._fixed_width)
-        self._sit(self._network.take(max(self._positions, len(ids))))
+        # few answers are as long as they may be; strict mode reads them all
+        positions = self._positions if self._fixed_width else len(ids) + AHEAD
+        self._sit(self._network.take(max(len(ids), min(positions, self._positions))))
         logits = self._network.prefill(self._seat, ids)
         self._ids = list(ids)
         return self._chooser.scores(logits, self._ids)
