@@ -60,6 +60,7 @@ PLOTLY = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
 SCRIPTS = (  # each uses only those before it
     "words.js",
     "dom.js",
+    "trees.js",
     "events.js",
     "trace.js",
     "numbers.js",
@@ -164,6 +165,11 @@ class Words:
     broken = "The run broke off. Its lanes are shown as far as they came."
     broken_measurement = "The measurement broke off."
     n_min = "Shortest match, tokens"
+    branches = "Continuations checked at once"
+    branches_info = (
+        "1 drafts one. More are merged into a tree, and one pass checks them all: fewer passes, "
+        "each of them wider."
+    )
     policy = "Of several equal matches, copy"
     policies = {
         "recent": "the most recent",
@@ -199,6 +205,7 @@ class Words:
     rival_n_max = "B: longest match (n)"
     rival_n_min = "B: shortest match"
     rival_k = "B: draft length (k)"
+    rival_branches = "B: continuations at once"
     rival_policy = "B: of equal matches, copy"
     rival_adaptive = "B: drafts only as long as they pay"
     file_to_prompt = "Add a text file"
@@ -371,10 +378,12 @@ class Configurations(gr.HTML):
         return {"type": "string"}
 
 
-def configured(n_max: Any, n_min: Any, k: Any, policy: str) -> str:
+def configured(n_max: Any, n_min: Any, k: Any, branches: Any, policy: str) -> str:
     """The configurations for these settings, or why there are none, as JSON."""
     try:
-        settings = Settings(n_max=_whole(n_max), n_min=_whole(n_min), k=_whole(k), policy=policy)
+        numbers = {"n_max": n_max, "n_min": n_min, "k": k, "branches": branches}
+        whole = {name: _whole(number) for name, number in numbers.items()}
+        settings = Settings(**whole, policy=policy)
         return json.dumps({"engines": [asdict(made) for made in configurations(settings)]})
     except ValueError as error:
         return json.dumps({"problem": str(error), "engines": []})
@@ -500,6 +509,7 @@ def build(
         n_max: int,
         n_min: int,
         k: int,
+        branches: int,
         policy: str,
         max_new_tokens: int,
         chat: bool,
@@ -514,11 +524,17 @@ def build(
         rival_n_max: int,
         rival_n_min: int,
         rival_k: int,
+        rival_branches: int,
         rival_policy: str,
         rival_adaptive: bool,
     ) -> Request:
         second = Rival(
-            _whole(rival_n_max), _whole(rival_n_min), _whole(rival_k), rival_policy, rival_adaptive
+            n_max=_whole(rival_n_max),
+            n_min=_whole(rival_n_min),
+            k=_whole(rival_k),
+            policy=rival_policy,
+            adaptive=rival_adaptive,
+            branches=_whole(rival_branches),
         )
         return Request(
             prompt=prompt or "",
@@ -529,6 +545,7 @@ def build(
             n_max=_whole(n_max),
             n_min=_whole(n_min),
             k=_whole(k),
+            branches=_whole(branches),
             policy=policy,
             max_new_tokens=_whole(max_new_tokens),
             adaptive=adaptive,
@@ -583,6 +600,7 @@ def build(
         n_max: int = 3,
         n_min: int = 1,
         k: int = 10,
+        branches: int = 1,
         policy: str = "nearest",
         adaptive: bool = False,
         strict: bool = False,
@@ -609,6 +627,7 @@ def build(
             n_max: Longest match, 1 to 64 tokens.
             n_min: Shortest match, 1 to n_max tokens.
             k: Longest draft, 1 to 512 tokens; 0 is plain decoding.
+            branches: Continuations checked at once, 1 to 8, merged into a tree.
             policy: Which of several equal matches is copied: recent or oldest.
             adaptive: Cut drafts to the length that is expected to pay.
             strict: Run every pass at one width, so that half precision is exact too.
@@ -628,6 +647,7 @@ def build(
             n_max=n_max,
             n_min=n_min,
             k=k,
+            branches=branches,
             policy=policy,
             adaptive=adaptive,
             strict=strict,
@@ -748,6 +768,7 @@ def build(
                     n_max = _slider("n_max", Words.n_max, first["n_max"])
                     n_min = _slider("n_min", Words.n_min)
                     k = _slider("k", Words.k, first["k"])
+                    branches = _slider("branches", Words.branches, info=Words.branches_info)
                     policy = gr.Dropdown(
                         policies, value=RANGES["policy"].default, label=Words.policy
                     )
@@ -768,6 +789,7 @@ def build(
                     rival_n_max = _slider("rival_n_max", Words.rival_n_max)
                     rival_n_min = _slider("rival_n_min", Words.rival_n_min)
                     rival_k = _slider("rival_k", Words.rival_k)
+                    rival_branches = _slider("rival_branches", Words.rival_branches)
                     rival_policy = gr.Dropdown(policies, value="recent", label=Words.rival_policy)
                     rival_adaptive = gr.Checkbox(
                         RANGES["rival_adaptive"].default, label=Words.rival_adaptive
@@ -808,6 +830,7 @@ def build(
                     "n_max": n_max,
                     "n_min": n_min,
                     "k": k,
+                    "branches": branches,
                     "policy": policy,
                     "max_new_tokens": max_new_tokens,
                     "chat": chat,
@@ -822,6 +845,7 @@ def build(
                     "rival_n_max": rival_n_max,
                     "rival_n_min": rival_n_min,
                     "rival_k": rival_k,
+                    "rival_branches": rival_branches,
                     "rival_policy": rival_policy,
                     "rival_adaptive": rival_adaptive,
                 }
@@ -839,7 +863,7 @@ def build(
 
                 measured = Measured()
                 with gr.Accordion(Words.elsewhere, open=False, elem_id="elsewhere"):
-                    lookup = [n_max, n_min, k, policy]
+                    lookup = [n_max, n_min, k, branches, policy]
                     elsewhere = Configurations(configured(*(part.value for part in lookup)))
 
         at_once = {"queue": False, "show_progress": "hidden"}

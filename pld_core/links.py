@@ -15,6 +15,7 @@ from typing import Mapping
 from urllib.parse import parse_qs, urlencode
 
 from pld_core.lookup import POLICIES
+from pld_core.tree import BRANCHES
 
 LONGEST_HASH = 100_000  # characters
 LONGEST_TEXT = 1_000_000  # bytes, when inflated
@@ -69,6 +70,7 @@ FIELDS = {
     "n": Field("n_max", 3, 1, 16),
     "n_min": Field("n_min", 1, 1, 16),
     "k": Field("k", 10, 1, 64),
+    "branches": Field("branches", 1, 1, BRANCHES),
     "policy": Field("policy", "nearest", choices=_POLICIES),
     "max": Field("max_new_tokens", 256, 1, 2048),
     "chat": Field("chat", True),
@@ -83,6 +85,7 @@ FIELDS = {
     "b_n": Field("rival_n_max", 5, 1, 16),
     "b_n_min": Field("rival_n_min", 1, 1, 16),
     "b_k": Field("rival_k", 5, 1, 64),
+    "b_branches": Field("rival_branches", 1, 1, BRANCHES),
     "b_policy": Field("rival_policy", "recent", choices=_POLICIES),
     "b_adaptive": Field("rival_adaptive", True),
 }

@@ -39,6 +39,7 @@ class Rival:
     k: int
     policy: str
     adaptive: bool = True
+    branches: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,7 @@ class Request:
     k: int = 10
     policy: str = "nearest"
     adaptive: bool = True
+    branches: int = 1
     max_new_tokens: int = 256
     strict: bool = False
     temperature: float = 0.0
@@ -79,6 +81,7 @@ class Request:
                 k=self.k,
                 policy=self.policy,
                 adaptive=self.adaptive,
+                branches=self.branches,
                 max_new_tokens=self.max_new_tokens,
                 sampling=Sampling(
                     temperature=self.temperature,
@@ -104,6 +107,7 @@ class Request:
                 k=rival.k,
                 policy=rival.policy,
                 adaptive=rival.adaptive,
+                branches=rival.branches,
             )
         except SettingsError as error:
             raise RequestError(f"Settings B: {error}") from None

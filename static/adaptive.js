@@ -31,6 +31,7 @@
       this.costs = costs;
       this.first = spread(0.25, 0.7, n_max).map((p) => new Chance(p * 2, 2));
       this.further = spread(0.6, 0.9, n_max).map((p) => new Chance(p * 8, 8));
+      this.beside = this.first.map(() => [0.14, 0.09, 0.05].map((p) => new Chance(p * 12, 12)));
       this.pending = [];
       this.plain = this.#seconds(1);
     }
@@ -54,14 +55,63 @@
       return best;
     }
 
+    // Which nodes of a tree to draft; `path` are those that will turn out to stand.
+    nodes({ first, parents, branches, path }) {
+      const chances = this.#chances(parents, branches);
+      const last = path.at(-1) ?? -1;
+      this.pending.push({ first, parents, chances, path, needed: path.length + parents.includes(last) });
+      const stands = [];
+      parents.forEach((parent, node) => stands.push((parent < 0 ? 1 : stands[parent]) * chances[node].value));
+      const likeliest = [...stands.keys()].sort((a, b) => stands[b] - stands[a]);
+      let best = 0;
+      let bestGain = 1;
+      let tokens = 1;
+      likeliest.forEach((node, i) => {
+        tokens += stands[node];
+        const gain = (tokens * this.plain) / this.#seconds(2 + i);
+        if (gain > bestGain) [best, bestGain] = [i + 1, gain];
+      });
+      return new Set(likeliest.slice(0, best));
+    }
+
+    // Each node's chance to follow its parent.
+    #chances(parents, branches) {
+      const lengths = [];
+      for (const { leaf, match } of [...branches].reverse()) {
+        for (let node = leaf; node >= 0; node = parents[node]) lengths[node] = match.n;
+      }
+      const elder = new Map();
+      return parents.map((parent, node) => {
+        if (!elder.has(parent)) elder.set(parent, []);
+        const siblings = elder.get(parent);
+        siblings.push(node);
+        const slot = Math.min(lengths[siblings[0]], this.first.length) - 1;
+        if (siblings.length === 1) return (parent < 0 ? this.first : this.further)[slot];
+        return this.beside[slot][Math.min(siblings.length - 1, this.beside[slot].length) - 1];
+      });
+    }
+
     // The output is known up to `known` tokens: learns from the drafts that this decides.
     reveal(known) {
       this.pending = this.pending.filter((draft) => {
         const { first, drafted, agreed } = draft;
-        if (known - first < (agreed < drafted ? agreed + 1 : drafted)) return true;
-        this.#learn(draft);
+        const needed = draft.needed ?? (agreed < drafted ? agreed + 1 : drafted);
+        if (known - first < needed) return true;
+        if (draft.parents) this.#learnTree(draft);
+        else this.#learn(draft);
         return false;
       });
+    }
+
+    #learnTree({ parents, chances, path }) {
+      const walked = new Set([-1, ...path]);
+      const seen = new Map();
+      parents.forEach((parent, node) => {
+        if (!walked.has(parent)) return;
+        const { stood, tried } = seen.get(chances[node]) ?? { stood: 0, tried: 0 };
+        seen.set(chances[node], { stood: stood + walked.has(node), tried: tried + 1 });
+      });
+      for (const [chance, { stood, tried }] of seen) chance.learn(stood, tried);
     }
 
     #learn({ n, drafted, agreed }) {

@@ -2,6 +2,7 @@
 (function (lens) {
   "use strict";
 
+  const { treeOf, pathOf, BRANCHES } = lens;
   const { problems } = lens.words;
 
   class TraceError extends Error {}
@@ -18,6 +19,8 @@
     isCount(x.answer_start) && x.answer_start <= x.ids.length;
   const isMatch = (x) => isObject(x) && isCount(x.start) && isCount(x.n) && x.n > 0 && ["prompt", "output", "reference"].includes(x.region);
   const isSeconds = (x) => isObject(x) && [x.lookup, x.forward, x.accept].every((s) => isNumber(s) && s >= 0);
+  const isBranch = (x) => isObject(x) && isCount(x.leaf) && isMatch(x.match);
+  const isParent = (x) => x === -1 || isCount(x);
   const isCandidate = (x) => isObject(x) && isText(x.piece) && isNumber(x.p);
   const isReason = (x) => ["eos", "stop", "length", "context_full", "cancelled", "error"].includes(x);
 
@@ -34,6 +37,7 @@
     pass: {
       ...kept, index: isCount, match: orAbsent(isMatch), draft: isList(isCount), draft_pieces: isList(isText), accepted: isCount,
       bonus: orAbsent(isCount), width: isCount, seconds: isSeconds, alternatives: orAbsent(isCount), gain: orAbsent(isNumber), wanted: orAbsent(isList(isCandidate)),
+      parents: orAbsent(isList(isParent)), branches: orAbsent(isList(isBranch)), path: orAbsent(isList(isCount)),
     },
     compare: {
       lane: isText, against: isText, first_difference: orAbsent(isCount),
@@ -42,15 +46,32 @@
     end: { lane: isText, reason: isReason, tokens: isCount, passes: isCount, pieces: orAbsent(isList(isText)), message: orAbsent(isText) },
   };
 
+  // Whether the nodes of a draft make a tree of which the accepted ones are a way down. A chain is
+  // none, and has no branches and no path.
+  function isDraft(event) {
+    const tree = treeOf(event);
+    if (!tree) return !event.branches?.length && !event.path?.length;
+    const { parents, branches, path } = tree;
+    const within = (node) => node < event.draft.length;
+    return (
+      parents.length === event.draft.length && parents.every((parent, node) => parent < node) &&
+      path.length === event.accepted && path.every((node, i) => within(node) && parents[node] === (i ? path[i - 1] : -1)) &&
+      branches.length > 0 && branches.length <= BRANCHES && branches.every(({ leaf }) => within(leaf)) &&
+      new Set(branches.flatMap(({ leaf }) => pathOf(parents, leaf))).size === parents.length
+    );
+  }
+
   function fits(event) {
     if (event.kept.length === 0 || event.kept.length !== event.pieces.length) return false;
     if (event.type === "prefill") return event.kept.length === 1;
     const own = event.bonus === null || event.bonus === undefined ? 0 : 1;
+    const path = treeOf(event)?.path;
     return (
+      isDraft(event) &&
       event.accepted <= event.draft.length &&
       event.draft.length === event.draft_pieces.length &&
       event.kept.length === event.accepted + own &&
-      event.kept.every((id, i) => id === (i < event.accepted ? event.draft[i] : event.bonus)) &&
+      event.kept.every((id, i) => id === (i < event.accepted ? event.draft[path ? path[i] : i] : event.bonus)) &&
       !(event.match && event.draft.length === 0)
     );
   }

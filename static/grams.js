@@ -5,6 +5,7 @@
 
   const { SuffixAutomaton } = lens;
   const BORDER = -1; // equals no token
+  const LATEST = 8;
 
   class Grams {
     // prompt, output, reference: token ids. They stand in one text, the reference first; no match
@@ -17,6 +18,7 @@
       this.levels = [];
       this.places = [];
       this.votes = [];
+      this.recent = [];
       this.longest = {};
     }
 
@@ -41,6 +43,12 @@
     // that follows it most often; of two tokens as frequent the more recent wins.
     mostFollowed(n) {
       return (this.votes[n] ??= this.#count(n, (size) => new Votes(size, this.text), (length) => new Int32Array(length)));
+    }
+
+    // For output token j: where the n-gram that ends with it ended before, the latest first and
+    // LATEST of them.
+    latest(n) {
+      return (this.recent[n] ??= this.#count(n, (size) => new Latest(size), (length) => new Array(length)));
     }
 
     // For output token j: how long the longest match that ends with it is, and where it first
@@ -136,6 +144,21 @@
       this.first = new Int32Array(length).fill(-1);
       this.last = new Int32Array(length).fill(-1);
       this.count = new Int32Array(length);
+    }
+  }
+
+  // The latest places of each class so far.
+  class Latest {
+    constructor(size) {
+      this.ends = Array.from({ length: size }, () => []);
+    }
+
+    add(own, end) {
+      this.ends[own] = [end, ...this.ends[own].slice(0, LATEST - 1)];
+    }
+
+    put(found, j, own) {
+      found[j] = this.ends[own];
     }
   }
 

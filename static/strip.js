@@ -2,7 +2,7 @@
 (function (lens) {
   "use strict";
 
-  const { node, visible, sources, words } = lens;
+  const { node, visible, sources, pathOf, words } = lens;
   const text = words.strip;
 
   class Strip {
@@ -40,16 +40,17 @@
     #parts(lane, pass, record) {
       const { event } = record;
       const parts = [this.#sentence(lane, pass, record)];
-      if (event.draft.length) {
-        parts.push(row(text.draft, draftChips(lane, event), text.kept(event.accepted, event.draft.length)));
+      if (record.draft.length) {
+        parts.push(row(text.draft, draftChips(lane, record), text.kept(event.accepted, record.draft.length)));
       }
-      const rejected = event.accepted < event.draft.length;
+      if (record.tree) parts.push(...branchRows(lane, record));
+      const rejected = record.tree ? record.tree.parents.includes(record.tree.path.at(-1) ?? -1) : event.accepted < event.draft.length;
       if (event.bonus === null) parts.push(row(text.bonus, [], text.noBonus));
       else parts.push(row(text.bonus, ownChips(lane, event), rejected ? text.instead(event.accepted + 1) : ""));
       const others = (event.wanted ?? []).filter(({ id }) => id !== event.bonus);
       if (rejected && others.length) parts.push(row(text.otherwise, weighedChips(lane, others)));
       const { lookup, forward, accept } = event.seconds;
-      parts.push(costs([text.width(event.width, why(lane, event)), text.total(lookup + forward + accept), text.split(event.seconds)]));
+      parts.push(costs([text.width(event.width, why(lane, record)), text.total(lookup + forward + accept), text.split(event.seconds)]));
       return parts;
     }
 
@@ -69,8 +70,9 @@
         ...pieces.map((piece) => chip(visible(piece), "key")),
         ` ${text.matchAfter(n, region, position + 1)}`,
         text.alternatives(event.alternatives ?? 0),
-        text.drafted(event.draft.length),
+        text.drafted(record.draft.length),
         period === null ? "" : text.period(period),
+        record.tree ? text.beside(record.tree.branches.length - 1) : "",
         ".",
       );
       return sentence;
@@ -87,9 +89,10 @@
   }
 
   // Why its draft is as long as it is.
-  function why(lane, { draft, gain }) {
+  function why(lane, { event: { draft, gain }, tree }) {
     if (draft.length === 0) return "";
     if (typeof gain === "number") return text.asPays(gain);
+    if (tree) return text.asBranches(tree.branches.length);
     return draft.length === lens.settingsOf(lane).k ? text.asAllowed : text.asThere;
   }
 
@@ -112,11 +115,28 @@
   // The end of the answer has no text of its own to show.
   const labelOf = (lane, id, piece) => (lane.start.eos?.includes(id) ? text.eos : visible(piece));
 
-  const draftChips = (lane, event) =>
-    event.draft.map((id, i) => {
-      const [kind, spoken] = i < event.accepted ? ["copied", text.acceptedChip] : ["rejected", text.rejectedChip];
-      return identified(chip(labelOf(lane, id, event.draft_pieces[i]), kind, spoken), id);
+  const draftChips = (lane, { draft, draftPieces, copied }) =>
+    draft.map((id, i) => {
+      const [kind, spoken] = i < copied ? ["copied", text.acceptedChip] : ["rejected", text.rejectedChip];
+      return identified(chip(labelOf(lane, id, draftPieces[i]), kind, spoken), id);
     });
+
+  // The other branches of a tree, each from where it parts with those above it.
+  function branchRows(lane, { event, tree, line }) {
+    const shown = new Set(line);
+    const rows = [];
+    for (const { leaf, match } of tree.branches) {
+      const path = pathOf(tree.parents, leaf);
+      const own = path.filter((node) => !shown.has(node));
+      if (own.length === 0) continue;
+      for (const node of own) shown.add(node);
+      const chips = own.map((node) => identified(chip(labelOf(lane, event.draft[node], event.draft_pieces[node]), "rejected", text.rejectedChip), event.draft[node]));
+      if (own.length < path.length) chips.unshift(node("span", "remark", text.parts(path.length - own.length)));
+      const { n, region, start } = match;
+      rows.push(row(text.branch, chips, text.branchFrom(n, region, (region === "output" ? start - lane.promptLength : start) + 1)));
+    }
+    return rows;
+  }
 
   function ownChips(lane, { kept, pieces, probabilities }) {
     const own = [identified(chip(labelOf(lane, kept.at(-1), pieces.at(-1)), "own", text.bonusChip), kept.at(-1))];

@@ -23,12 +23,12 @@
   function csv(trace) {
     const rows = [COLUMNS];
     for (const lane of trace.lanes.values()) {
-      lane.passes.forEach(({ event, first, kept, draft, copied }, pass) => {
+      lane.passes.forEach(({ event, first, kept, drafted, draftPieces, copied }, pass) => {
         const { match, seconds } = event;
         const times = typeof seconds === "number" ? [null, seconds, null] : [seconds.lookup, seconds.forward, seconds.accept];
         rows.push([
           lane.name, pass + 1, first, kept, event.pieces.join(""), match?.n, match?.start, match?.region, event.alternatives,
-          draft.length, copied, (event.draft_pieces ?? []).join(""), event.width ?? lane.promptLength, ...times,
+          drafted, copied, (draftPieces ?? []).join(""), event.width ?? lane.promptLength, ...times,
         ]);
       });
     }

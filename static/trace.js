@@ -3,7 +3,7 @@
   "use strict";
 
   const { problems } = lens.words;
-  const { TraceError, readEvent } = lens;
+  const { TraceError, readEvent, treeOf, pathOf, keptBranch } = lens;
   const MOST_TOKENS = 100_000;
 
   // One run of one decoder: its tokens, and its passes with the sums up to each of them.
@@ -49,11 +49,16 @@
     addPass(event) {
       const prefill = event.type === "prefill";
       const first = this.ids.length;
-      const draft = prefill ? [] : event.draft;
+      const tree = prefill ? null : treeOf(event);
+      // Of a tree what is shown as the draft is the branch that was kept.
+      const line = tree && pathOf(tree.parents, keptBranch(tree, tree.path).leaf);
+      const draft = prefill ? [] : line ? line.map((node) => event.draft[node]) : event.draft;
+      const draftPieces = line ? line.map((node) => event.draft_pieces[node]) : event.draft_pieces;
       const copied = prefill ? 0 : event.accepted;
       const seconds = prefill ? null : event.seconds;
-      const place = event.match?.region === "reference" ? (this.start.reference?.ids.length ?? 0) : this.promptLength + first;
-      if (event.match && event.match.start + event.match.n >= place) {
+      const places = { reference: this.start.reference?.ids.length ?? 0 };
+      const inside = ({ start, n, region }) => start + n < (places[region] ?? this.promptLength + first);
+      if (![event.match, ...(tree?.branches ?? []).map(({ match }) => match)].every((match) => !match || inside(match))) {
         throw new TraceError(problems.match);
       }
       if (first + event.kept.length > MOST_TOKENS) throw new TraceError(problems.tooLong(MOST_TOKENS));
@@ -61,7 +66,8 @@
 
       const before = this.after(this.passes.length);
       this.passes.push({
-        event, first, draft, copied,
+        event, first, draft, draftPieces, tree, line, copied,
+        drafted: prefill ? 0 : event.draft.length,
         kept: event.kept.length,
         after: {
           tokens: first + event.kept.length,
@@ -69,7 +75,7 @@
           seconds: before.seconds + (seconds ? seconds.lookup + seconds.forward + seconds.accept : 0),
           copyPasses: before.copyPasses + (copied > 0),
           copyTokens: before.copyTokens + (copied > 0 ? event.kept.length : 0),
-          drafted: before.drafted + draft.length,
+          drafted: before.drafted + (prefill ? 0 : event.draft.length),
           accepted: before.accepted + copied,
           unmatched: before.unmatched + (!prefill && draft.length === 0),
         },

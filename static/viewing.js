@@ -70,10 +70,10 @@
       if (!lane) return;
       const progress = this.#progress(pane);
       for (; progress.passes < lane.passes.length; progress.passes++) {
-        const { event, first, copied, draft } = lane.passes[progress.passes];
+        const { event, first, copied, draft, draftPieces } = lane.passes[progress.passes];
         const span = pane.spans[first + copied];
         if (copied >= draft.length || !span || copied >= event.kept.length) continue;
-        const ghost = event.draft_pieces.slice(copied).map((piece) => (piece === "" ? "" : visible(piece))).join("").replaceAll("␣", " ");
+        const ghost = draftPieces.slice(copied).map((piece) => (piece === "" ? "" : visible(piece))).join("").replaceAll("␣", " ");
         const place = node("span", "ghost");
         place.dataset.ghost = ghost.length > LONGEST_GHOST ? ghost.slice(0, LONGEST_GHOST) + "…" : ghost;
         place.setAttribute("aria-hidden", "true");

@@ -3,8 +3,8 @@
 (function (lens) {
   "use strict";
 
-  const UNSET = { n_max: 3, n_min: 1, k: 10, policy: "nearest", search: "context", periodic: true, max_new_tokens: 256, fixed_width: 0, adaptive: false };
-  const { Adaptive, areCosts, lookups } = lens;
+  const UNSET = { n_max: 3, n_min: 1, k: 10, policy: "nearest", search: "context", periodic: true, max_new_tokens: 256, fixed_width: 0, adaptive: false, branches: 1 };
+  const { Adaptive, areCosts, lookups, NODES, Growing, only, walk, isChain, keptBranch } = lens;
 
   // The lookup settings of a lane, complete; what it did not record is the decoder's default.
   function settingsOf({ start }) {
@@ -26,42 +26,95 @@
   }
 
   // The passes after the prefill, had the run used `settings`: {first, match, drafted, accepted,
-  // kept}, in tokens; `first` is the output position of the first kept one.
+  // kept}, in tokens; `first` is the output position of the first kept one. A pass that drafted a
+  // tree has it and the nodes of it that stood: {tree: {tokens, parents, branches}, path}.
   function replay(grams, settings, contextLimit = null) {
-    const { output, text, border, promptEnd } = grams;
+    const { output, border, promptEnd } = grams;
     const lookup = new lookups[settings.policy](grams, settings);
     const passes = [];
     const adaptive = settings.adaptive && settings.k > 0 && !settings.fixed_width && settings.pass_seconds.length ? new Adaptive(settings.pass_seconds, settings.n_max) : null;
+    const several = settings.branches > 1 && !settings.fixed_width;
     for (let first = 1; first < output.length; ) {
       const room = contextLimit === null ? Infinity : contextLimit - (promptEnd - border + first - 1);
       if (room < 1) break;
       adaptive?.reveal(first);
       const longest = Math.min(settings.k, settings.max_new_tokens - first - 1, room - 1);
-      let match = longest < 1 ? null : lookup.find(first - 1);
-      let drafted = 0;
-      let accepted = 0;
-      if (match) {
-        const { begin, period } = sourceOf(grams, match, first);
-        // Behind the end of the context stands the draft itself: aaaa, abab.
-        drafted = settings.periodic && match.region !== "reference" ? longest : Math.min(longest, period);
-        const most = Math.min(drafted, output.length - first);
-        while (accepted < most && text[begin + (accepted % period)] === output[first + accepted]) accepted += 1;
-        if (adaptive) {
-          drafted = adaptive.length({ first, n: match.n, drafted, agreed: accepted });
-          accepted = Math.min(accepted, drafted);
-          if (drafted === 0) match = null;
-        }
-      }
-      const kept = Math.min(accepted + 1, output.length - first);
-      passes.push({ first, match, drafted, accepted, kept });
-      lookup.keep(first, kept);
-      first += kept;
+      const found = longest < 1 ? null : lookup.find(first - 1);
+      const tree = found && several ? grow(grams, settings, lookup, found, first, longest) : null;
+      const pass = tree
+        ? treePass(grams, tree, first, Math.min(Math.max(NODES, longest), room - 1), adaptive)
+        : chainPass(grams, settings, found, first, longest, adaptive);
+      passes.push(pass);
+      lookup.keep(first, pass.kept);
+      first += pass.kept;
     }
     return passes;
   }
 
-  // The draft of a replayed pass, token by token.
-  function draftOf(grams, { first, match, drafted }) {
+  // How many tokens behind a match can be drafted.
+  function lengthOf(grams, settings, match, first, longest) {
+    // Behind the end of the context stands the draft itself: aaaa, abab.
+    if (settings.periodic && match.region !== "reference") return longest;
+    return Math.min(longest, sourceOf(grams, match, first).period);
+  }
+
+  function chainPass(grams, settings, match, first, longest, adaptive) {
+    const { output, text } = grams;
+    let drafted = 0;
+    let accepted = 0;
+    if (match) {
+      const { begin, period } = sourceOf(grams, match, first);
+      drafted = lengthOf(grams, settings, match, first, longest);
+      const most = Math.min(drafted, output.length - first);
+      while (accepted < most && text[begin + (accepted % period)] === output[first + accepted]) accepted += 1;
+      if (adaptive) {
+        drafted = adaptive.length({ first, n: match.n, drafted, agreed: accepted });
+        accepted = Math.min(accepted, drafted);
+        if (drafted === 0) match = null;
+      }
+    }
+    return { first, match, drafted, accepted, kept: Math.min(accepted + 1, output.length - first) };
+  }
+
+  // What a policy found and what else followed the same tokens; null where that is one branch.
+  function grow(grams, settings, lookup, found, first, longest) {
+    const growing = new Growing();
+    const add = (match) => {
+      const drafted = lengthOf(grams, settings, match, first, longest);
+      growing.add(draftOf(grams, { first, match, drafted }), match);
+      return growing.branches.length < settings.branches && growing.tokens.length < NODES;
+    };
+    let more = add(found);
+    const ends = new Set();
+    for (let n = settings.n_max; more && n >= settings.n_min; n--) {
+      for (const end of grams.latest(n)[lookup.where][first - 1] ?? []) {
+        if (ends.has(end)) continue;
+        ends.add(end);
+        if (!(more = add(lookup.match(end - n + 1, n, found.alternatives)))) break;
+      }
+    }
+    return growing.branches.length > 1 ? growing : null;
+  }
+
+  function treePass({ output }, grown, first, most, adaptive) {
+    const following = output.slice(first, first + NODES);
+    let tree = grown;
+    if (adaptive) {
+      const nodes = adaptive.nodes({ first, ...grown, path: walk(grown, following) });
+      tree = only(tree, (node) => nodes.has(node));
+    }
+    if (tree) tree = only(tree, (node) => node < most);
+    if (!tree) return { first, match: null, drafted: 0, accepted: 0, kept: 1 };
+    const { tokens, parents, branches } = tree;
+    const path = walk(tree, following);
+    const pass = { first, drafted: tokens.length, accepted: path.length, kept: Math.min(path.length + 1, output.length - first) };
+    if (isChain(parents)) return { ...pass, match: branches.at(-1).match };
+    return { ...pass, match: keptBranch(tree, path).match, tree, path };
+  }
+
+  // The draft of a replayed pass, token by token; the nodes of a tree.
+  function draftOf(grams, { first, match, drafted, tree }) {
+    if (tree) return tree.tokens;
     if (!match) return [];
     const { begin, period } = sourceOf(grams, match, first);
     return Array.from({ length: drafted }, (_, i) => grams.text[begin + (i % period)]);

@@ -8,7 +8,7 @@
   const text = words.explore.whatIf;
   const LENGTHS = [1, 2, 3, 4, 5, 6, 8];
   const DRAFTS = [1, 2, 4, 6, 8, 10, 12, 16, 20, 32];
-  const CHOSEN = ["n_max", "n_min", "k", "policy", "search", "adaptive"];
+  const CHOSEN = ["n_max", "n_min", "k", "branches", "policy", "search", "adaptive"];
   const FRAME_MS = 8; // of each frame for the map; the rest is the page's
 
   class WhatIf {
@@ -20,6 +20,7 @@
       this.n_max = new Slider(left, text.n_max, { min: 1, max: 12 }, text.tokens, () => this.#moved("n_max"));
       this.n_min = new Slider(left, text.n_min, { min: 1, max: 12 }, text.tokens, () => this.#moved("n_min"));
       this.k = new Slider(left, text.k, { min: 0, max: 48 }, text.draft, moved);
+      this.branches = new Slider(left, text.branches, { min: 1, max: 8 }, text.branchesEach, moved);
       this.policy = new Menu(row(left, text.policy), text.policy, text.policies, "nearest", moved);
       this.search = new Switch(row(left, text.search), text.search, text.searches, "context", moved);
       const cut = row(left, text.cut);
@@ -78,6 +79,7 @@
       return {
         ...this.recorded,
         n_max: this.n_max.value, n_min: this.n_min.value, k: this.k.value,
+        branches: this.branches.value,
         policy: this.policy.value, search: this.search.value,
         adaptive: this.adaptive.value === "adaptive",
         pass_seconds: this.passSeconds,
@@ -85,7 +87,7 @@
     }
 
     #set(settings) {
-      for (const name of ["n_max", "n_min", "k"]) {
+      for (const name of ["n_max", "n_min", "k", "branches"]) {
         this[name].input.max = Math.max(this[name].input.max, settings[name]);
         this[name].set(settings[name]);
       }
@@ -111,8 +113,8 @@
     }
 
     #key() {
-      const { n_min, policy, search, adaptive } = this.settings;
-      return `${n_min} ${policy} ${search} ${adaptive}`;
+      const { n_min, branches, policy, search, adaptive } = this.settings;
+      return `${n_min} ${branches} ${policy} ${search} ${adaptive}`;
     }
 
     #replayed(settings) {
@@ -253,7 +255,7 @@
   function samePasses(replayed, recorded) {
     return (
       replayed.length === recorded.length &&
-      replayed.every(({ kept, drafted, accepted }, i) => kept === recorded[i].kept && drafted === recorded[i].draft.length && accepted === recorded[i].copied)
+      replayed.every(({ kept, drafted, accepted }, i) => kept === recorded[i].kept && drafted === recorded[i].drafted && accepted === recorded[i].copied)
     );
   }
 

@@ -152,7 +152,7 @@
       clock: (seconds) => `at ${fixed(seconds, 2)} s`,
       value: (pass, passes, record) =>
         `pass ${pass} of ${passes}, ` +
-        (record.draft.length ? `kept ${record.copied} of ${plural(record.draft.length, "draft token")}` : "no draft") +
+        (record.drafted ? `kept ${record.copied} of ${plural(record.drafted, "draft token")}` : "no draft") +
         `, ${plural(record.after.tokens, "token")} so far`,
     },
 
@@ -168,7 +168,11 @@
       alternatives: (n) => (n > 1 ? `, one of ${count(n)} such places` : ""),
       drafted: (n) => `; what follows there is the draft, ${plural(n, "token")}`,
       period: (n) => `, repeating itself every ${n === 1 ? "token" : `${n} tokens`}`,
+      beside: (n) => `. Beside it ${n === 1 ? "another continuation was" : `${n} other continuations were`} checked`,
       draft: "Draft",
+      branch: "Or",
+      branchFrom: (n, region, position) => `n ${n} at ${regions[region](position)}`,
+      parts: (n) => `${n} shared, then`,
       kept: (a, k) => (a === k ? (k === 1 ? "kept" : `all ${k} kept`) : a === 0 ? "none kept" : `${a} of ${k} kept`),
       acceptedChip: "kept",
       rejectedChip: "rejected",
@@ -183,6 +187,7 @@
       width: (n, why) => `${plural(n, "position")} in one pass${why && `, ${why}`}`,
       asPays: (gain) => `as many as pay: ${fixed(gain, 2)}× a plain pass’s tokens per second expected`,
       asAllowed: "as many as k allows",
+      asBranches: (n) => `${plural(n, "continuation", "continuations")} merged where they begin alike`,
       asThere: "as many as there was text or room for",
       total: (seconds) => duration(seconds),
       split: (s) => `lookup ${duration(s.lookup)} · forward ${duration(s.forward)} · accept ${duration(s.accept)}`,
@@ -301,8 +306,8 @@
         xTitle: "positions in the pass (1 + draft)",
         yTitle: "milliseconds",
         hint: "Point at a mark to read its pass; click to go there.",
-        reading: (pass, { copied, draft, event }, seconds) =>
-          `Pass ${count(pass)}: ${plural(event.width, "position")}, ${duration(seconds)}, ${draft.length ? `kept ${copied} of ${plural(draft.length, "draft token")}` : "no draft"}.`,
+        reading: (pass, { copied, event }, seconds) =>
+          `Pass ${count(pass)}: ${plural(event.width, "position")}, ${duration(seconds)}, ${event.draft.length ? `kept ${copied} of ${plural(event.draft.length, "draft token")}` : "no draft"}.`,
         summary: (widths, one) =>
           `Pass time against positions. ${widths.map(({ width, passes, seconds }) => `${plural(width, "position")}: median ${duration(seconds)} over ${plural(passes, "pass", "passes")}`).join("; ")}.` +
           (one ? ` One position alone: ${duration(one)}.` : ""),
@@ -347,6 +352,8 @@
         n_max: "Longest match, n",
         n_min: "Shortest match",
         k: "Draft length, k",
+        branches: "Branches",
+        branchesEach: (n) => (n === 1 ? "1, a chain" : `${n}, a tree`),
         policy: "Among equal matches",
         policies,
         search: "Look in",
@@ -381,6 +388,7 @@
             now.n_max !== then.n_max && `n ${then.n_max} → ${now.n_max}`,
             now.n_min !== then.n_min && `shortest match ${then.n_min} → ${now.n_min}`,
             now.k !== then.k && `k ${then.k} → ${now.k}`,
+            now.branches !== then.branches && `branches ${then.branches} → ${now.branches}`,
             now.policy !== then.policy && `among equal matches the ${policies[now.policy]}`,
             now.adaptive !== then.adaptive && (now.adaptive ? "drafts as long as is expected to pay, by the time passes take here" : "drafts as long as k"),
             now.search !== then.search && (now.search === "prompt" ? "looking in the prompt only" : "looking in prompt and answer"),
@@ -522,7 +530,7 @@
       a: "Lookup A",
       b: "Lookup B",
       columns: ["", "settings", "tokens", "passes", "tokens per pass", "decode time", "time speed-up", "same text as A"],
-      settings: (s) => `n ${s.n_max ?? "?"} to ${s.n_min ?? 1}, k ${s.k ?? "?"}, ${s.policy ?? ""}`.replace(/, $/, ""),
+      settings: (s) => `n ${s.n_max ?? "?"} to ${s.n_min ?? 1}, k ${s.k ?? "?"}${s.branches > 1 ? `, ${plural(s.branches, "branch", "branches")}` : ""}, ${s.policy ?? ""}`.replace(/, $/, ""),
       differs: (n) => `no, from token ${count(n)} on`,
     },
 

@@ -65,8 +65,8 @@ def test_a_record_is_an_event_and_the_last_one_sums_up(stranger: Stranger) -> No
 def test_every_setting_arrives_by_its_name(stranger: Stranger) -> None:
     settings = {
         "answer_prefix": "so", "system": "brief", "reference": "ref", "chat": False, "plain": False,
-        "n_max": 5, "n_min": 2, "k": 7, "policy": "oldest", "adaptive": True, "strict": True,
-        "max_new_tokens": 9, "temperature": 0.5, "top_k": 3, "top_p": 0.5, "seed": 4,
+        "n_max": 5, "n_min": 2, "k": 7, "branches": 3, "policy": "oldest", "adaptive": True,
+        "strict": True, "max_new_tokens": 9, "temperature": 0.5, "top_k": 3, "top_p": 0.5, "seed": 4,
     }  # fmt: skip
     stranger.run(**settings)
     request = stranger.slot.requests[-1]

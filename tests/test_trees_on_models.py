@@ -7,6 +7,7 @@ from copy import deepcopy
 from dataclasses import replace
 
 import pytest
+import tiny
 import toy
 import torch
 from families import ENCODER_DECODER, FAMILIES, LETTERS, model, network, prompt_of, reference
@@ -16,6 +17,8 @@ from pld_core.decoder import decode
 from pld_core.events import Branch, Prompt, Start
 from pld_core.lookup import Draft
 from pld_core.models.fused import FusedNetwork, FusedTarget
+from pld_core.prompting import Ask
+from pld_core.replay import what_if
 from pld_core.sampling import Chooser
 from pld_core.settings import Sampling, Settings
 
@@ -179,3 +182,19 @@ def test_strict_mode_drafts_chains_and_says_so():
     (lane,) = trace.lanes(events("Llama", ids, settings, around, target)).values()
     assert not any(step.parents for step in lane.passes)
     assert {step.width for step in lane.passes} == {tiny.exact_width(6)}
+
+
+def test_a_run_records_the_branches_that_it_drafted_and_says_why_they_are_fewer():
+    speaks = tiny.model("Llama", 1)
+    for settings, branches in (
+        (Settings(k=4, branches=4, adaptive=False, max_new_tokens=40), 4),
+        (Settings(k=4, branches=4, fixed_width=6, max_new_tokens=9), 1),
+    ):
+        found = trace.lanes(speaks.run(Ask(tiny.PROMPT, chat=False), settings))
+        assert found["pld"].ids == found["plain"].ids
+        start = found["pld"].start
+        assert start.settings["branches"] == branches
+        assert any("one branch" in notice for notice in start.notices) is (branches == 1)
+        assert any(step.parents for step in found["pld"].passes) is (branches == 4)
+        again = what_if(found["pld"], Settings.from_json(start.settings))
+        assert [s.draft for s in again.passes] == [s.draft for s in found["pld"].passes]

@@ -34,4 +34,6 @@ def build(settings: Settings, reference: Sequence[int] = ()) -> Lookup:
     if settings.k == 0:
         return NoLookup()
     lookup = POLICIES[settings.policy](settings, reference)
-    return lookup if settings.branches == 1 else TreeLookup(lookup, settings, reference)
+    if settings.branches == 1 or settings.fixed_width:  # in strict mode a pass has one width
+        return lookup
+    return TreeLookup(lookup, settings, reference)

@@ -113,7 +113,7 @@ class Model:
                 "rounds the rows of a pass differently."
             )
         if settings.branches > 1 and settings.k and (reason := self.why_no_trees(settings)):
-            notices.append(f"The drafts are chains, the first branches alone: {reason}.")
+            notices.append(f"The drafts have one branch: {reason}.")
         return Start(
             lane=lane,
             model=self.name,
@@ -245,6 +245,9 @@ class Model:
         }
         settings = wanted["pld"]
         start = self.start("pld", ask, settings)
+        for name, own in wanted.items():
+            if own.branches > 1 and self.why_no_trees(own):
+                wanted[name] = replace(own, branches=1)  # what is recorded is what runs
         if plain:
             wanted["plain"] = settings.plain()
         racing = race(

@@ -25,7 +25,8 @@ REPLAY = """
       .replay(grams, { ...pldLens.settingsOf(lookup), ...changed }, lookup.start.context_limit ?? null)
       .map(pass => [
         pass.match && [pass.match.start, pass.match.n, pass.match.region, pass.match.alternatives],
-        pldLens.draftOf(grams, pass), pass.accepted, pass.kept,
+        pldLens.draftOf(grams, pass), pass.accepted, pass.kept, pass.tree?.parents ?? [], pass.path ?? [],
+        (pass.tree?.branches ?? []).map(({ leaf, match }) => [leaf, match.start, match.n, match.region]),
       ])),
   };
 }
@@ -40,6 +41,9 @@ def counted(trace: Trace) -> list[list]:
             step.draft,
             step.accepted,
             len(step.kept),
+            step.parents,
+            step.path,
+            [[b.leaf, b.match.start, b.match.n, b.match.region] for b in step.branches],
         ]
         for step in trace.passes
     ]
@@ -57,6 +61,7 @@ def some_settings(chance: random.Random) -> dict:
         "periodic": chance.random() < 0.7,
         "adaptive": chance.random() < 0.4,
         "pass_seconds": costs,
+        "branches": chance.choice([1, 1, 2, 4, 8]),
     }
 
 
