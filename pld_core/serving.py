@@ -57,7 +57,6 @@ class Request:
     k: int = 10
     policy: str = "nearest"
     adaptive: bool = True
-    branches: int = 1
     max_new_tokens: int = 256
     strict: bool = False
     temperature: float = 0.0
@@ -66,6 +65,7 @@ class Request:
     seed: int = 0
     plain: bool = True
     rival: Rival | None = None
+    branches: int = 1
 
     def ask(self) -> Ask:
         return Ask(self.prompt, self.answer_prefix, self.chat, self.system, self.reference)

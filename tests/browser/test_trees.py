@@ -19,7 +19,7 @@ from tests.browser.test_exports import taken
 from tests.browser.test_understand import panel
 
 PROMPT = "a cat sat up. a cat ran off. a cat hid."
-ANSWER = " a cat sat up. a cat ran off. a cat sat up again"
+ANSWER = " a cat sat up. a cat ran off. a cat sat up again on top of it"
 
 
 @pytest.fixture(scope="module")
