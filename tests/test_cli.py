@@ -466,17 +466,23 @@ def test_a_trace_that_was_cut_anywhere_is_read_or_refused(recorded, capsys):
 def test_a_model_that_fails_midway_says_so_and_leaves_a_whole_stream(
     quick, folder, tmp_path, capsys, monkeypatch
 ):
+    from pld_core.models.model import Model
     from pld_core.sampling import Chooser
 
-    scores = Chooser.scores
-    calls = []
+    scores, start = Chooser.scores, Model.start
+    calls = iter([])  # none fails while the model is tried out
+
+    def starts(self, *arguments):
+        nonlocal calls
+        calls = iter([False] * 4 + [True])
+        return start(self, *arguments)
 
     def fails(self, *arguments):
-        calls.append(1)
-        if len(calls) == 5:
+        if next(calls, False):
             raise MemoryError
         return scores(self, *arguments)
 
+    monkeypatch.setattr(Model, "start", starts)
     monkeypatch.setattr(Chooser, "scores", fails)
     file = tmp_path / "events.ndjson"
     arguments = ["generate", "--raw", "--prompt", ASK, "--compare", "--events", str(file)]
