@@ -1,6 +1,7 @@
 """Adaptive drafts: never another text, never dearer than plain, and quick to notice a quote."""
 
 import random
+from pathlib import Path
 
 import pytest
 import toy
@@ -13,10 +14,11 @@ from pld_core.events import Prompt, Start
 from pld_core.lookup import NgramLookup
 from pld_core.models.recorded import RecordedTarget
 from pld_core.replay import what_if
-from pld_core.settings import Settings, SettingsError
-from pld_core.trace import lanes
+from pld_core.settings import POLICIES, Settings, SettingsError
+from pld_core.trace import lanes, read
 from pld_core.width import AdaptiveLookup, drafter
 
+EXAMPLES = sorted((Path(__file__).parents[1] / "static" / "examples").glob("*.ndjson"))
 COSTS = PassCost(((1, 10.0), (2, 12.0), (4, 13.0), (8, 15.0), (16, 19.0), (32, 27.0)))
 FREE = PassCost(((1, 10.0), (32, 10.0)))
 
@@ -87,6 +89,18 @@ def test_a_text_without_copies_costs_hardly_more_than_plain_decoding():
     settings = Settings(k=16)
     assert seconds(passes_of(prompt, output, NgramLookup(settings))) > 1.1 * plain
     assert seconds(passes_of(prompt, output, adaptive(settings))) < plain / 0.97
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_no_recorded_run_is_slower_than_plain_decoding_by_more_than_3_percent(path, policy):
+    """Also the one that writes freely; costs are those of a CPU that is dear from the second
+    position on (milliseconds, measured)."""
+    pairs = ((1, 30.0), (2, 40.5), (4, 42.0), (8, 46.5), (16, 60.0), (32, 82.1))
+    trace = read(path.read_text("utf-8").splitlines())["pld"]
+    settings = Settings(policy=policy, k=24, adaptive=True, pass_seconds=pairs)
+    plain = 30.0 * (len(trace.ids) - 1)
+    assert seconds(what_if(trace, settings).passes, PassCost(pairs)) <= plain / 0.97
 
 
 def test_a_text_that_starts_free_and_ends_quoting_is_noticed():
