@@ -77,7 +77,7 @@ def lane(
         device="cpu",
         dtype="float32",
         versions={},
-        settings={"n_max": n_max, "k": k},
+        settings={"n_max": n_max, "k": k, "policy": "recent"},
         prompt=Prompt(list(context), prompt, len(prompt) if begun is None else begun),
         context_limit=CONTEXT,
         reference=Prompt(copied_from, reference, len(reference)) if reference else None,
