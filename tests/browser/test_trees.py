@@ -16,6 +16,7 @@ from pld_core.trace import read
 from tests.browser.conftest import View, drawn
 from tests.browser.scripted import ScriptedSlot, lane, lines, tokens_of
 from tests.browser.test_exports import taken
+from tests.browser.test_form import number, unfold
 from tests.browser.test_understand import panel
 
 PROMPT = "a cat sat up. a cat ran off. a cat hid."
@@ -104,8 +105,8 @@ def test_a_recorded_tree_is_replayed_exactly(view: View, stream: str) -> None:
 
 
 def test_the_form_s_branches_reach_the_run(view: View, slot: ScriptedSlot) -> None:
-    view.page.get_by_text("Settings", exact=True).click()
-    view.page.get_by_role("slider", name="Continuations checked at once").fill("4")
+    unfold(view, "Settings")
+    number(view, "Continuations checked at once", "4")
     view.run(slot, PROMPT, tokens_of(ANSWER))
     assert slot.requests[-1].branches == 4
 
