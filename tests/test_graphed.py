@@ -15,7 +15,7 @@ import toy
 import torch
 import transformers
 from families import FAMILIES, LETTERS, LIMIT, SMALL, network, prompt_of, reference
-from recorder import Recorder
+from recorder import Cuda, Recorder
 from test_eager import Right
 from test_families import Hostile, events, hostile, lane_of
 
@@ -26,6 +26,7 @@ from pld_core.models import graphed, loading
 from pld_core.models.errors import ModelError
 from pld_core.models.fused import FusedNetwork
 from pld_core.models.graphed import GraphedNetwork, bucket, can_graph, length_class
+from pld_core.models.graphs import CudaRecorder
 from pld_core.models.model import Model
 from pld_core.prompting import Ask
 from pld_core.settings import Sampling, Settings
@@ -347,7 +348,7 @@ def test_lanes_have_seats_of_their_own_which_the_next_run_takes_again():
     recorder = Recorder()
     own = GraphedNetwork(FusedNetwork(made), SHORTEST, recorder)
     model = Model("graphed", "", made, tiny.tokenizer(), own)
-    settings, ask = Settings(max_new_tokens=60), Ask(tiny.PROMPT, chat=False)
+    settings, ask = Settings(max_new_tokens=30), Ask(tiny.PROMPT, chat=False)
     expected, _ = tiny.run(tiny.model("Llama", 5), ask, settings.plain())
 
     def run():
@@ -445,6 +446,28 @@ def test_a_failed_capture_is_one_sentence_and_the_answer_the_same(fails, caplog)
     assert "\n" not in said and said.endswith(".")
 
 
+def test_captures_share_a_pool_and_the_stream_that_everything_runs_on(monkeypatch):
+    cuda = Cuda()
+    cuda.install(monkeypatch)
+    model = model_of("Llama", recorder=CudaRecorder(torch.device("cpu")))
+    ids = prompt_of("Llama", 1)
+    lane = lane_of(model, ids, Settings(k=4, max_new_tokens=LONG))
+    assert lane.ids == reference(network("Llama"), ids, LONG)
+    captures = [each for each in cuda.said if each[0] == "capture"]
+    assert len(captures) > 3
+    assert len(set(captures)) == 1 and captures[0][2:] == ("side", "thread_local")
+    assert cuda.said.count("a pool") == 1
+    assert cuda.said.count("replay") > len(captures)
+    # every pass runs on the side stream, behind what was asked for before it and before what comes
+    # after, and its results are waited for once
+    said = [each for each in cuda.said if each != "replay" and each[0] != "capture"]
+    enter, leave = ["side waits for outside", "on side"], ["off side", "outside waits for side"]
+    prefill, one = [*enter, *leave], [*enter, "event", *leave, "waited"]
+    assert said[: 1 + len(prefill) + len(one)] == ["a pool", *prefill, *one]
+    # before each further pass the host asks once more: the last one's numbers may be overwritten
+    assert said[1 + len(prefill) + len(one) :] == ["waited", *one] * (len(lane.passes) - 1)
+
+
 def test_the_recorder_refuses_what_a_capture_refuses():
     x = torch.ones(3)
     for body in (lambda: x.sum().item(), lambda: x + torch.tensor([1.0]), lambda: x.nonzero()):
@@ -455,28 +478,20 @@ def test_the_recorder_refuses_what_a_capture_refuses():
 # Waiting for the device.
 
 
-class Arrival:
-    def __init__(self):
-        self.waited = 0
-
-    def synchronize(self):
-        self.waited += 1
-
-
 def test_only_reading_the_choices_waits(monkeypatch):
-    model, ids = model_of("Llama"), prompt_of("Llama", 1)
+    cuda = Cuda()
+    cuda.install(monkeypatch)
+    model = model_of("Llama", recorder=CudaRecorder(torch.device("cpu")))
+    ids = prompt_of("Llama", 1)
     target = model.target(Settings(), len(ids))
     target.prefill(ids)
-    monkeypatch.setattr(model.fused, "_stream", SimpleNamespace(record_event=Arrival))
-    monkeypatch.setattr(model.fused, "_on_stream", lambda: torch.inference_mode())
     scores = target.forward([3, 4])
-    arrival = model.fused.arrived
-    assert scores.late and arrival.waited == 0
+    assert scores.late and "waited" not in cuda.said
     assert len(scores.choices) == 2 and scores.kept(2) and scores.choices
-    assert arrival.waited == 1
+    assert cuda.said.count("waited") == 1
     target.commit(1)
     target.forward([3])  # must not write what may still be read
-    assert arrival.waited == 2
+    assert cuda.said.count("waited") == 2
 
 
 def test_float32_is_float32_whatever_was_asked_for_outside():

@@ -114,7 +114,7 @@ class GraphedNetwork:
         self._shortest = shortest
         if recorder is None and self._cuda:
             recorder = CudaRecorder(fused.device)
-        self._stream = getattr(recorder, "stream", None)
+        self._stream = recorder.stream if recorder is not None else None
         self.graphs = Graphs(recorder)
         self.arrived: torch.cuda.Event | None = None  # the last pass's report is on the host
         self._free: list[Seat] = []

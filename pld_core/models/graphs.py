@@ -17,6 +17,9 @@ Body = Callable[[], None]
 class Recorder(Protocol):
     """What captures a body."""
 
+    stream: torch.cuda.Stream | None
+    """Where bodies are to run, also before they are captured; None for where they are."""
+
     def capture(self, body: Body) -> Body:
         """Records the work of `body` without doing it; returns what does it again."""
 
