@@ -602,7 +602,7 @@ def build(
         k: int = 10,
         branches: int = 1,
         policy: str = "nearest",
-        adaptive: bool = False,
+        adaptive: bool = True,
         strict: bool = False,
         max_new_tokens: int = 256,
         temperature: float = 0.0,
@@ -614,8 +614,8 @@ def build(
         was drafted, from where it was copied, how much of it stood. Use it to see whether
         n-gram speculation pays on a text: it does where the answer repeats its prompt (code
         edits, summaries, quotes). Streams one record per event: `start`, `prefill`, one `pass`
-        each, `end`; with `plain` also those of plain decoding, and `compare`. The last record,
-        `summary`, has the text, tokens_per_pass, time_speedup, same_text and `copies`.
+        each, `end`; with `plain` also those of plain decoding, and `compare`; `waiting` while
+        other runs come first. The last record, `summary`, has the text, tokens_per_pass, time_speedup, same_text and `copies`.
 
         Args:
             prompt: The text to answer.
@@ -628,8 +628,8 @@ def build(
             n_min: Shortest match, 1 to n_max tokens.
             k: Longest draft, 1 to 512 tokens; 0 is plain decoding.
             branches: Continuations checked at once, 1 to 8, merged into a tree.
-            policy: Which of several equal matches is copied: recent or oldest.
-            adaptive: Cut drafts to the length that is expected to pay.
+            policy: Of equal matches, copy the recent, oldest, nearest, longest, or by vote.
+            adaptive: Cut drafts to the length that is expected to pay, at most k.
             strict: Run every pass at one width, so that half precision is exact too.
             max_new_tokens: Most tokens to generate.
             temperature: 0 always takes the likeliest token.

@@ -5,6 +5,11 @@
   const { treeOf, pathOf, BRANCHES } = lens;
   const { problems } = lens.words;
 
+  // What one pass may hold and still be drawn: seconds, draft tokens, tokens that were wanted.
+  const LONGEST = 1e9;
+  const MOST_DRAFTED = 10_000;
+  const MOST_WANTED = 100;
+
   class TraceError extends Error {}
 
   const isCount = (x) => Number.isSafeInteger(x) && x >= 0;
@@ -18,7 +23,9 @@
     isObject(x) && isList(isCount)(x.ids) && isList(isText)(x.pieces) && x.ids.length === x.pieces.length &&
     isCount(x.answer_start) && x.answer_start <= x.ids.length;
   const isMatch = (x) => isObject(x) && isCount(x.start) && isCount(x.n) && x.n > 0 && ["prompt", "output", "reference"].includes(x.region);
-  const isSeconds = (x) => isObject(x) && [x.lookup, x.forward, x.accept].every((s) => isNumber(s) && s >= 0);
+  const isDuration = (x) => isNumber(x) && x >= 0 && x < LONGEST;
+  const isSeconds = (x) => isObject(x) && [x.lookup, x.forward, x.accept].every(isDuration);
+  const atMost = (most, is) => (x) => is(x) && (x ?? []).length <= most;
   const isBranch = (x) => isObject(x) && isCount(x.leaf) && isMatch(x.match);
   const isParent = (x) => x === -1 || isCount(x);
   const isCandidate = (x) => isObject(x) && isText(x.piece) && isNumber(x.p);
@@ -33,10 +40,10 @@
       lane: isText, model: isText, device: isText, dtype: isText, settings: isObject, prompt: isPrompt,
       eos: orAbsent(isList(isCount)), reference: orAbsent(isPrompt), created: orAbsent(isText), hardware: orAbsent(isText), notices: orAbsent(isList(isText)),
     },
-    prefill: { ...kept, seconds: isNumber },
+    prefill: { ...kept, seconds: isDuration },
     pass: {
-      ...kept, index: isCount, match: orAbsent(isMatch), draft: isList(isCount), draft_pieces: isList(isText), accepted: isCount,
-      bonus: orAbsent(isCount), width: isCount, seconds: isSeconds, alternatives: orAbsent(isCount), gain: orAbsent(isNumber), wanted: orAbsent(isList(isCandidate)),
+      ...kept, index: isCount, match: orAbsent(isMatch), draft: atMost(MOST_DRAFTED, isList(isCount)), draft_pieces: isList(isText), accepted: isCount,
+      bonus: orAbsent(isCount), width: isCount, seconds: isSeconds, alternatives: orAbsent(isCount), gain: orAbsent(isNumber), wanted: atMost(MOST_WANTED, orAbsent(isList(isCandidate))),
       parents: orAbsent(isList(isParent)), branches: orAbsent(isList(isBranch)), path: orAbsent(isList(isCount)),
     },
     compare: {
@@ -86,7 +93,7 @@
       throw new TraceError(problems.notJson);
     }
     if (!isObject(event) || !isText(event.type) || event.v === undefined) throw new TraceError(problems.notEvent);
-    if (event.v !== 1) throw new TraceError(problems.version(String(event.v).slice(0, 20)));
+    if (event.v !== 1) throw new TraceError(problems.version(["number", "string"].includes(typeof event.v) ? String(event.v).slice(0, 20) : "?"));
     if (!Object.hasOwn(shapes, event.type)) return null;
     for (const [name, is] of Object.entries(shapes[event.type])) {
       if (!is(event[name])) throw new TraceError(problems.field(name));

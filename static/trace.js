@@ -5,6 +5,7 @@
   const { problems } = lens.words;
   const { TraceError, readEvent, treeOf, pathOf, keptBranch } = lens;
   const MOST_TOKENS = 100_000;
+  const MOST_LANES = 16;
 
   // One run of one decoder: its tokens, and its passes with the sums up to each of them.
   class Lane {
@@ -156,7 +157,8 @@
       const lane = this.lanes.get(event.lane);
       if (event.type === "start") {
         if (lane) throw new TraceError(problems.twoStarts);
-        if (event.prompt.ids.length > MOST_TOKENS) throw new TraceError(problems.tooLong(MOST_TOKENS));
+        if (this.lanes.size === MOST_LANES) throw new TraceError(problems.tooManyLanes(MOST_LANES));
+        if (Math.max(event.prompt.ids.length, event.reference?.ids.length ?? 0) > MOST_TOKENS) throw new TraceError(problems.tooLong(MOST_TOKENS));
         this.lanes.set(event.lane, new Lane(event));
         return;
       }

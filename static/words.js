@@ -539,6 +539,7 @@
       unreadable: "This file could not be read.",
       empty: "This file holds no trace.",
       tooLong: (limit) => `it takes the trace over ${count(limit)} tokens, more than can be drawn`,
+      tooManyLanes: (limit) => `it is more than ${limit} lanes, more than can be drawn`,
       line: (number, what) => `Line ${count(number)} is not part of a trace: ${what}.`,
       stream: (what) => `The run sent something that cannot be drawn: ${what}`,
       notJson: "it is not JSON",

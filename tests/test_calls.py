@@ -3,6 +3,7 @@
 import json
 import re
 import threading
+from dataclasses import fields
 from pathlib import Path
 from typing import Iterator
 
@@ -15,7 +16,8 @@ from pld_core.hosting.calls import records, summary
 from pld_core.hosting.line import Outlook
 from pld_core.hosting.metrics import BUCKETS, Metrics
 from pld_core.hosting.service import TimeUp
-from pld_core.serving import RequestError, Status
+from pld_core.serving import Request, RequestError, Status
+from pld_core.settings import POLICIES
 from tests.browser.scripted import lane, lines, tokens_of
 from tests.strangers import ANSWER, PROMPT, Stranger, awaited, served
 
@@ -72,6 +74,15 @@ def test_every_setting_arrives_by_its_name(stranger: Stranger) -> None:
     request = stranger.slot.requests[-1]
     assert request.prompt == PROMPT
     assert {name: getattr(request, name) for name in settings} == settings
+
+
+def test_what_is_not_said_is_as_in_every_other_run(stranger: Stranger) -> None:
+    stranger.run()
+    assert stranger.slot.requests[-1] == Request(PROMPT)
+    info = stranger.http.get("gradio_api/info").json()["named_endpoints"]["/run_trace"]
+    assert {field["parameter_name"] for field in info["parameters"]} | {"rival"} == {
+        field.name for field in fields(Request)
+    }
 
 
 @pytest.mark.parametrize(
@@ -165,6 +176,8 @@ def test_an_agent_calls_the_tool(stranger: Stranger) -> None:
     assert tool.name == "run_trace" and tool.inputSchema["required"] == ["prompt"]
     assert all(field["description"] for field in tool.inputSchema["properties"].values())
     assert "prompt lookup decoding" in tool.description
+    told = tool.inputSchema["properties"]["policy"]["description"]
+    assert all(re.search(rf"\b{policy}\b", told) for policy in POLICIES)
     assert not good.isError and "'tokens_per_pass': 2.0" in good.content[0].text
     assert bad.isError and "The prompt is empty" in bad.content[0].text
 

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import random
 import re
 from pathlib import Path
 from urllib.parse import quote
@@ -15,6 +16,7 @@ import app
 from pld_core import links
 from tests.browser.conftest import View
 from tests.browser.scripted import ScriptedSlot, lane, lines
+from tests.mutations import mutated
 
 HOSTILE = [
     "${window.__pwned = 1}",
@@ -226,3 +228,40 @@ def test_spans_stand_in_the_order_of_the_tokens(view: View) -> None:
         ".map(t => t.getBoundingClientRect().left)"
     )
     assert lefts == sorted(lefts)
+
+
+READS = """texts => texts.map(text => {
+  try {
+    const trace = pldLens.Trace.of(text);
+    if (!trace.main) return "unexpected: no lane";
+    pldLens.csv(trace);
+    pldLens.markdown(trace);
+    pldLens.figure(trace, "passes");
+    return null;
+  } catch (error) {
+    return error instanceof pldLens.TraceError ? error.message : `unexpected: ${error.stack}`;
+  }
+})"""
+
+
+def test_a_trace_that_was_tampered_with_is_drawn_or_refused(view: View) -> None:
+    good = trace_of(*[[*"abcab"], [*"cabcx"]])
+    texts = [mutated(good, random.Random(seed), 1 + seed % 3) for seed in range(400)]
+    texts += [good[:cut] for cut in range(1, len(good), 97)]
+    start = good.splitlines()[0]
+    texts += [
+        "\n".join(start.replace('"pld"', f'"{lane}"', 1) for lane in range(17)),
+        start.replace('"settings":{', '"settings":{"deep":' + "[" * 9000 + "]" * 9000 + ",", 1),
+        good.replace('"forward":0.03', '"forward":1e999'),
+        good.replace('"forward":0.03', '"forward":1e308'),
+    ]
+    said = view.page.evaluate(READS, texts)
+    assert [one for one in said if one and (one.startswith("unexpected") or len(one) > 200)] == []
+    assert sum(one is not None for one in said) > 100
+    assert "more than 16 lanes" in said[-4] and said[-3] is None and said[-1] is not None
+    drawn = [text for text, one in zip(texts, said) if one is None][:40]
+    assert len(drawn) == 40
+    for text in drawn:
+        view.page.evaluate("text => { pldLens.view.take(text); pldLens.view.moveTo(2); }", text)
+        view.drawn()
+    assert nothing_ran(view)
