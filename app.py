@@ -47,6 +47,7 @@ from pld_core.gallery import summary
 from pld_core.hosting.calls import checked, records
 from pld_core.hosting.doors import Doors
 from pld_core.hosting.headers import Headers
+from pld_core.hosting.leftovers import Leftovers
 from pld_core.hosting.limits import LOCAL, LimitError, Limits, hosted, limits, on_space, switched
 from pld_core.hosting.line import Outlook, Visitor
 from pld_core.hosting.metrics import CONTENT_TYPE, Counted, Metrics
@@ -103,6 +104,7 @@ SCRIPTS = (  # each uses only those before it
 )
 STYLES = ("trace_view.css", "explore.css", "use.css")
 GPU_MODEL = "Qwen/Qwen2.5-1.5B-Instruct"  # of a Space with a GPU
+SESSIONS = 200  # Gradio remembers the parts of a page for each, which this page never changes
 THREADS = 40  # beside those in which visitors wait
 # Origins that may show the page in a frame: a Space is shown in one.
 PARENTS = ("https://huggingface.co", "https://*.hf.space")
@@ -559,6 +561,7 @@ def build(
         )
 
     def run(asked: gr.Request, *inputs: Any) -> Iterator[tuple[Any, ...]]:
+        leftovers.sweep()
         request = ask(*inputs)
         # Gradio cannot close a generator that is cancelled before its first yield, so that one
         # comes before the slot is taken.
@@ -657,6 +660,7 @@ def build(
             top_p=top_p,
             seed=seed,
         )
+        leftovers.sweep()
         try:
             yield from records(service.run(checked(request), _visitor(asked)))
         except RequestError as error:
@@ -965,7 +969,18 @@ def build(
             status, None, model, show_progress="hidden", concurrency_limit=None, api_name=False
         )
     page.queue(max_size=THREADS + allowed.waiting, api_open=False)  # no run past the line
+    leftovers = _leftovers(page)
     return page
+
+
+def _leftovers(page: gr.Blocks) -> Leftovers:
+    """Gradio keeps the messages of a run that nobody reads for as long as it runs itself."""
+    queue = page._queue
+
+    def alive() -> list[str]:
+        return [event.session_hash for event in list(queue.event_ids_to_events.values())]
+
+    return Leftovers((queue.pending_messages_per_session, queue.pending_event_ids_session), alive)
 
 
 def launch_settings(
@@ -981,6 +996,7 @@ def launch_settings(
         "theme": gr.themes.Base(font=system, font_mono=mono),
         "css_paths": STATIC / "page.css",
         "max_threads": THREADS + allowed.waiting,
+        "state_session_capacity": SESSIONS,
         "ssr_mode": False,
         "run_history": False,
         "enable_monitoring": False,

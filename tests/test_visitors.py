@@ -16,6 +16,7 @@ import torch
 from gradio_client import Client
 
 import app
+from pld_core.hosting import leftovers
 from pld_core.hosting.limits import LOCAL
 from pld_core.serving import Request, Slot, Status
 from tests import tiny
@@ -189,6 +190,19 @@ def test_a_model_that_fails_is_a_sentence_and_the_next_run_works(
     assert "secret" not in json.dumps(found)
     assert free(slot)
     assert untimed(list(visitor.records(prompt=ALPHA, **SHORT))) == wanted
+
+
+def test_a_run_that_nobody_reads_is_not_kept_for_ever(slot, monkeypatch) -> None:
+    page = app.build(slot)
+    for address in served(page, slot, LOCAL):
+        Visitor(address).post(prompt=ALPHA, **SHORT)
+        kept = page._queue.pending_messages_per_session
+        assert until(lambda: free(slot) and any(queue.qsize() for queue in kept.values()))
+        assert until(lambda: not page._queue.event_ids_to_events)
+        monkeypatch.setattr(leftovers, "PATIENCE", 0)
+        for _ in range(2):  # idle is what was idle at the last look too
+            list(Visitor(address).records(prompt=ALPHA, **SHORT))
+        assert not any(queue.qsize() for queue in kept.values())
 
 
 def test_threads_do_not_grow_with_visits(url, slot) -> None:
