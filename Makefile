@@ -48,7 +48,7 @@ audit: .venv/audit/bin/pip-audit
 .venv-space/installed: pre-requirements.txt requirements.txt requirements-test.txt
 	$(SPACE_PYTHON) -m venv .venv-space
 	$(SPACE_BIN)/python -m pip install -r pre-requirements.txt -r requirements-test.txt spaces \
-	  "gradio[oauth]==$$(sed -n 's/^sdk_version: //p' README.md)"
+	  "gradio[oauth,mcp]==$$(sed -n 's/^sdk_version: //p' README.md)"
 	@touch $@
 
 clean:

@@ -503,7 +503,7 @@
     },
     connection: {
       lane: "connection lost",
-      lost: "The connection to the server is lost. What arrived stays here; run the prompt again when the server is back.",
+      lost: "The connection to the server is lost. What arrived stays here; run the prompt again when the server is back. A Space that fell asleep wakes when its page is reloaded.",
     },
     kept: {
       title: "PLD Lens: a recorded run",

@@ -16,6 +16,7 @@ from typing import Any, Callable, Iterator
 
 import gradio as gr
 
+PATIENCE = 120  # seconds, lest a fork that came at a bad moment holds the tests up for ever
 fork = multiprocessing.get_context("fork")
 
 
@@ -52,7 +53,10 @@ class Zero:
                 yield from _answers(got)
             finally:  # as in `spaces`, the consumer waits for the worker to notice
                 stop.set()
-                reader.join()
+                reader.join(PATIENCE)
+                if reader.is_alive():
+                    worker.kill()
+                    raise AssertionError("the worker did not stop")
 
         return handler
 
