@@ -15,7 +15,7 @@ from pld_core.hosting.calls import summary
 from pld_core.settings import Settings, SettingsError
 from pld_core.trace import TraceError
 from tests.browser.scripted import lane, lines, tokens_of
-from tests.mutations import ANYTHING, mutated
+from tests.mutations import ANYTHING, mutated, with_trees
 from tests.strangers import ANSWER, Stranger, served
 
 PROMPT = tokens_of("to be or not to be that is ")
@@ -23,6 +23,7 @@ OUTPUT = tokens_of("to be or not to be was it")
 GOOD = [
     "".join(lines(lane(PROMPT, OUTPUT), lane(PROMPT, OUTPUT, "plain"))),
     "".join(lines(lane(PROMPT, OUTPUT, reference=OUTPUT), lane(PROMPT, OUTPUT, "pld-b", k=2))),
+    with_trees(),
 ]
 RUNS = settings(max_examples=300, suppress_health_check=list(HealthCheck))
 
