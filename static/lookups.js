@@ -88,13 +88,14 @@
     }
   }
 
-  // The longest match of all where that is longer than n_max, from where it first stood.
+  // The longest match of all where that is longer than n_max, from where it first stood; its
+  // places are not counted.
   class Longest extends Recent {
     find(j) {
       const { n_max, search } = this.settings;
       const { length, end } = this.grams.longestMatches(search === "prompt");
       if (length[j] <= n_max) return super.find(j);
-      return this.match(end[j] - length[j] + 1, length[j], this.grams.level(n_max)[this.where].count[j]);
+      return this.match(end[j] - length[j] + 1, length[j], 0);
     }
   }
 

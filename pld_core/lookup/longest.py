@@ -15,8 +15,8 @@ _BORDER = -1  # equals no token, so no match reaches from the reference into the
 class LongestLookup(NgramLookup):
     """A match of more than n_max tokens is as long as the text allows, and copied from where it
     first stood: a suffix automaton knows both at no cost. Up to n_max tokens the place matters
-    more, as there are many: it is the most recent, as an n-gram index knows. The places of a
-    longer match are counted as those of its last n_max tokens, among which it is the longest.
+    more, as there are many: it is the most recent, as an n-gram index knows. How many places a
+    longer match has is not counted.
     """
 
     def __init__(self, settings: Settings, reference: Sequence[int] = ()) -> None:
@@ -46,7 +46,5 @@ class LongestLookup(NgramLookup):
     def propose(self, k: int) -> Draft:
         if k < 1 or self._length <= self._n_max:
             return super().propose(k)
-        n = self._length
-        start = self._automaton.end[self._state] + 1 - n
-        _, count = self._index.find(self._n_max, self._index.suffix(self._n_max))
-        return self._draft(start, n, count, k)
+        start = self._automaton.end[self._state] + 1 - self._length
+        return self._draft(start, self._length, 0, k)

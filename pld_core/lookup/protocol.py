@@ -12,9 +12,9 @@ from pld_core.events import Branch, Match
 @dataclass(frozen=True, slots=True)
 class Draft:
     """Tokens copied from behind `match`; `alternatives` counts the places where the matched
-    n-gram stands, the chosen one included. No tokens, no match. gain: expected tokens per second
-    over those of a plain pass, where the length was chosen by it (1.0: a match, but no draft
-    was expected to pay).
+    n-gram stands, the chosen one included, 0 where they were not counted. No tokens, no match.
+    gain: expected tokens per second over those of a plain pass, where the length was chosen by it
+    (1.0: a match, but no draft was expected to pay).
 
     Several continuations at once are a tree: `parents` and `branches` as in events.Pass, the
     first branch's match also in `match`. Both are empty for a chain."""
