@@ -429,7 +429,7 @@ class LlamaCache:
     Source: ggml-org/llama.cpp, common/ngram-cache.cpp and common/speculative.cpp, `--spec-type
     ngram-cache` without cache files. New tokens are counted among themselves only, so an n-gram
     that crosses from one pass's tokens into the next one's is never counted. Of tokens that are
-    equally frequent the one seen first is taken; there it is the order of a hash table.
+    equally frequent the one that turned up latest is taken: so its hash table (GNU's) lists them.
     """
 
     SEEN = {1: 2, 2: 2, 3: 1, 4: 1}
@@ -465,8 +465,8 @@ class LlamaCache:
             counts = self._counts.get(tuple(context[-n:]))
             if not counts:
                 continue
-            token, most = counts.most_common(1)[0]
-            total = counts.total()
+            token = max(reversed(counts), key=counts.__getitem__)
+            most, total = counts[token], counts.total()
             if total >= self.SEEN[n] and 100 * most >= self.PERCENT[n] * total:
                 return token
         return None
