@@ -155,6 +155,7 @@ class Words:
     answer_prefix_info = "The model goes on from here. It counts as prompt."
     run = "Run"
     stop = "Stop"
+    more = "Settings and more"
     settings = "Settings"
     chat = "As a chat message"
     chat_info = "Off: the model continues the raw text."
@@ -311,6 +312,12 @@ def _mounting(gallery: list[dict]) -> str:
 def _arriving() -> str:
     """The page's own address. It may be asked for before the view is there."""
     return f"() => {{ {(STATIC / 'link.js').read_text('utf-8')}; return [pldLens.place()]; }}"
+
+
+UNFOLD = """() => {
+  const unfolded = document.querySelector("#ask").classList.toggle("unfolded");
+  document.querySelector("#unfold").setAttribute("aria-expanded", unfolded);
+}"""
 
 
 def _copying() -> str:
@@ -764,11 +771,13 @@ def build(
                     start = gr.Button(Words.run, variant="primary", min_width=80, elem_id="run")
                     stop = gr.Button(Words.stop, min_width=80, elem_id="stop")
                 notice = Sentence("alert", elem_id="notice")
+                # Shown on a phone alone, where the run would stand far below a whole form.
+                unfold = gr.Button(Words.more, size="sm", elem_id="unfold")
                 plain = gr.Checkbox(
-                    True, label=Words.plain, info=Words.plain_info, elem_id="plain"
+                    True, label=Words.plain, info=Words.plain_info, elem_id="plain", elem_classes="more"
                 )
                 policies = [(Words.policies[name], name) for name in POLICIES]
-                with gr.Accordion(Words.settings, open=False):
+                with gr.Accordion(Words.settings, open=False, elem_classes="more"):
                     n_max = _slider("n_max", Words.n_max, first["n_max"])
                     n_min = _slider("n_min", Words.n_min)
                     k = _slider("k", Words.k, first["k"])
@@ -788,7 +797,7 @@ def build(
                         RANGES["adaptive"].default, label=Words.adaptive, info=Words.adaptive_info
                     )
                     strict = gr.Checkbox(False, label=Words.strict, info=Words.strict_info)
-                with gr.Accordion(Words.rival_title, open=False):
+                with gr.Accordion(Words.rival_title, open=False, elem_classes="more"):
                     rival = gr.Checkbox(False, label=Words.rival, elem_id="rival")
                     rival_n_max = _slider("rival_n_max", Words.rival_n_max)
                     rival_n_min = _slider("rival_n_min", Words.rival_n_min)
@@ -798,14 +807,14 @@ def build(
                     rival_adaptive = gr.Checkbox(
                         RANGES["rival_adaptive"].default, label=Words.rival_adaptive
                     )
-                with gr.Accordion(Words.sampling, open=False):
+                with gr.Accordion(Words.sampling, open=False, elem_classes="more"):
                     temperature = gr.Slider(
                         0, 2, 0, step=0.05, label=Words.temperature, info=Words.temperature_info
                     )
                     top_k = _slider("top_k", Words.top_k, info=Words.top_k_info)
                     top_p = gr.Slider(0.01, 1, 1, step=0.01, label=Words.top_p)
                     seed = gr.Number(0, precision=0, label=Words.seed, info=Words.seed_info)
-                with gr.Accordion(Words.reference_title, open=False):
+                with gr.Accordion(Words.reference_title, open=False, elem_classes="more"):
                     reference = gr.Textbox(
                         label=Words.reference,
                         info=Words.reference_info,
@@ -816,7 +825,7 @@ def build(
                     to_reference = TextFile(
                         Words.file_to_reference, allowed.upload_bytes, elem_id="to-reference"
                     )
-                with gr.Accordion(Words.share, open=False):
+                with gr.Accordion(Words.share, open=False, elem_classes="more"):
                     with_texts = gr.Checkbox(
                         False, label=Words.with_texts, info=Words.with_texts_info
                     )
@@ -887,6 +896,8 @@ def build(
         stop.click(None, cancels=running, api_name=False).then(
             lambda: None, show_progress="hidden", concurrency_limit=None, api_name=False
         ).then(None, js="() => { pldLens.view.interrupt(); }")
+        unfold.click(None, js=UNFOLD)
+        page.load(None, js="() => document.querySelector('#unfold').setAttribute('aria-expanded', false)")
         preset.input(
             fill,
             preset,
@@ -993,7 +1004,9 @@ def launch_settings(
     # a character takes at most 6 bytes of JSON
     largest = 6 * (allowed.prompt_characters + allowed.reference_characters) + 100_000
     return {
-        "theme": gr.themes.Base(font=system, font_mono=mono),
+        "theme": gr.themes.Base(font=system, font_mono=mono).set(
+            block_info_text_color="*neutral_600", block_info_text_color_dark="*neutral_300"
+        ),
         "css_paths": STATIC / "page.css",
         "max_threads": THREADS + allowed.waiting,
         "state_session_capacity": SESSIONS,

@@ -129,6 +129,7 @@
       this.standing = { lookup: 0, plain: null, clock: null };
       this.cursor = this.clock = this.hovered = this.locked = this.copiesOf = this.reveal = null;
       this.difference = this.copies = null;
+      this.parted = false;
       this.rest = new Set();
       this.controls.pause();
       this.strip.forget();
@@ -216,6 +217,7 @@
       this.#show(this.standing);
       if (lookup && plain && !this.difference) this.difference = new Difference(lookup, plain);
       this.headline.draw(trace, this.difference?.update() ?? null, cursor);
+      this.#parting(this.difference?.at ?? null);
       this.controls.draw(main, cursor, this.standing.clock, trace.length);
       const { chosen } = this;
       const pass = chosen ?? (passes ? passes - 1 : null);
@@ -259,6 +261,13 @@
       if (lookup) this.panes.lookup.show(lookup.after(cursor).tokens);
       if (plain) this.panes.plain.show(plain.after(plainPasses).tokens);
       else this.panes.plain.show(newest && lookup.end ? lookup.ids.length : cursor);
+    }
+
+    // Marks where the lanes part, in both.
+    #parting(at) {
+      if (at === null || this.parted) return;
+      this.parted = true;
+      for (const pane of [this.panes.lookup, this.panes.plain]) pane.spans[at]?.classList.add("parts");
     }
 
     // Marks the source of a pass, or the copies of the prompt token under the pointer.

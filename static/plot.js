@@ -7,6 +7,7 @@
   const text = words.plot;
   const REDRAW_MS = 100;
   const HEIGHT = 260;
+  const LEAST = 5; // passes and tokens on the axes, so that they are counted in whole ones
   const MARGIN = { l: 48, r: 16, t: 12, b: 40 };
 
   function script(url) {
@@ -122,9 +123,9 @@
         lines.push({ x: second.x, y: second.y, mode: "lines", line: { color: colours.rival, width: 2.5, shape: "hv", dash: "dot" }, hoverinfo: "skip" });
       }
       const time = (lane) => (lane ? lane.after(lane.passes.length).seconds : 0);
-      const reach = seconds ? Math.max(time(lookup), time(rival), time(plain)) : Math.max(plainPasses, main ? main.passes.length : 0, 1);
+      const reach = seconds ? Math.max(time(lookup), time(rival), time(plain)) : Math.max(plainPasses, main ? main.passes.length : 0, LEAST);
       this.widest = (reach || 1) * 1.04;
-      this.tallest = Math.max(tokens, plain ? plain.ids.length : 0, 1) * 1.06;
+      this.tallest = Math.max(tokens, plain ? plain.ids.length : 0, LEAST) * 1.06;
       this.element.setAttribute(
         "aria-label",
         seconds ? text.inSeconds(lookup && [lookup.ids.length, time(lookup)], plain && [plain.ids.length, time(plain)]) : text.summary(tokens, main ? main.passes.length : 0, plainPasses),

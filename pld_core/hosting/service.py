@@ -71,5 +71,8 @@ class Service:
             yield self.runner.measure()
 
     def _check_ready(self) -> None:
-        if self.runner.status.state != "ready":
-            raise RequestError(self.runner.status.text)
+        status = self.runner.status
+        if status.state == "loading":
+            raise RequestError(f"{status.text} Please run it again once the model is there.")
+        if status.state != "ready":
+            raise RequestError(status.text)

@@ -52,6 +52,25 @@ def test_a_phone_needs_no_sideways_scrolling(browser, served, slot: ScriptedSlot
     view.page.context.close()
 
 
+def test_on_a_phone_the_run_stands_under_a_short_form(browser, served, slot: ScriptedSlot) -> None:
+    view = opened(browser, served[0], viewport={"width": 390, "height": 844}, has_touch=True)
+    page = view.page
+    assert page.locator("#recorded").bounding_box()["y"] < 844
+    more = page.locator("#unfold")
+    settings = page.get_by_role("button", name="Settings", exact=True)
+    expect(settings).to_be_hidden()
+    expect(more).to_have_attribute("aria-expanded", "false")
+    more.tap()
+    expect(settings).to_be_visible()
+    expect(more).to_have_attribute("aria-expanded", "true")
+    more.tap()
+    expect(settings).to_be_hidden()
+    page.set_viewport_size({"width": 1200, "height": 900})
+    expect(settings).to_be_visible()
+    expect(more).to_be_hidden()
+    page.context.close()
+
+
 def test_forced_colours_keep_the_rules(browser, served, slot: ScriptedSlot) -> None:
     view = opened(browser, served[0], forced_colors="active")
     view.run(slot, LETTERS, LETTERS_ANSWER)

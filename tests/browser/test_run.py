@@ -140,6 +140,7 @@ def test_lanes_that_differ_say_where_and_by_what_margin(view: View, slot: Script
     slot.plain_answer = tokens_of(" b c Q e X f")
     view.run(slot, LETTERS, LETTERS_ANSWER)
     assert view.figure("sameText") == ("no", "first at token 3, margin 2.50")
+    assert view.marked("lookup", "parts") == view.marked("plain", "parts") == [2]
 
 
 def test_a_measured_comparison_says_whether_rounding_explains_it(view: View) -> None:
@@ -179,7 +180,9 @@ def test_a_recorded_run_stands_there_before_the_model(
     assert view.text("lookup") == "".join(EXAMPLE_ANSWER)
     expect(view.page.locator("#model")).to_have_text("The model is loading.")
     view.ask("too early")
-    expect(view.page.locator("#notice")).to_have_text("The model is loading.")
+    expect(view.page.locator("#notice")).to_have_text(
+        "The model is loading. Please run it again once the model is there."
+    )
     slot.status = Status("ready", "scripted, float32 on paper")
     expect(view.page.locator("#model")).to_have_text("scripted, float32 on paper")
     view.page.context.close()
