@@ -26,7 +26,7 @@ import socket
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any, Iterable, Iterator
 
 # Gradio makes a table of the events it remembers, 10,000 of them, after every one.
 os.environ.setdefault("GRADIO_ANALYTICS_MAX_EVENTS", "100")
@@ -155,7 +155,7 @@ class Words:
     answer_prefix_info = "The model goes on from here. It counts as prompt."
     run = "Run"
     stop = "Stop"
-    more = "Settings and more"
+    more = "More settings"
     settings = "Settings"
     chat = "As a chat message"
     chat_info = "Off: the model continues the raw text."
@@ -312,6 +312,14 @@ def _mounting(gallery: list[dict]) -> str:
 def _arriving() -> str:
     """The page's own address. It may be asked for before the view is there."""
     return f"() => {{ {(STATIC / 'link.js').read_text('utf-8')}; return [pldLens.place()]; }}"
+
+
+def _begun(presets: Iterable[dict[str, Any]]) -> str:
+    """What a preset begins its answer with goes when another prompt is put in its place."""
+    known = [[p["answer_prefix"], p["prompt"][:20], p["prompt"][-20:]] for p in presets]
+    return f"""(prompt, begun) => {json.dumps(known)}.some(
+      ([answer, first, last]) => answer === begun && !prompt.startsWith(first) && !prompt.endsWith(last)
+    ) ? "" : begun"""
 
 
 UNFOLD = """() => {
@@ -897,6 +905,9 @@ def build(
             lambda: None, show_progress="hidden", concurrency_limit=None, api_name=False
         ).then(None, js="() => { pldLens.view.interrupt(); }")
         unfold.click(None, js=UNFOLD)
+        prompt.input(
+            None, [prompt, answer_prefix], answer_prefix, js=_begun(choices.values()), api_name=False
+        )
         page.load(None, js="() => document.querySelector('#unfold').setAttribute('aria-expanded', false)")
         preset.input(
             fill,

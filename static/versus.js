@@ -36,6 +36,7 @@
       this.key = node("span", "line rival", text.b);
       this.key.hidden = true;
       view.part.plainKey.before(this.key);
+      this.lookupKey = view.root.querySelector("[data-word=lookupKey]");
     }
 
     restart() {
@@ -51,6 +52,7 @@
       this.pane.hidden = this.frame.hidden = this.key.hidden = !rival;
       root.classList.toggle("with-rival", Boolean(rival));
       setText(this.title, rival ? text.a : words.fixedTexts.lookupTitle);
+      setText(this.lookupKey, rival ? text.a : words.fixedTexts.lookupKey);
       if (!rival) return;
       const newest = this.view.cursor === null;
       panes.rival.append(laneTokens(panes.rival, rival), newest);

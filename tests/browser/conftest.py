@@ -131,8 +131,8 @@ class View:
         )
 
     def ask(self, prompt: str, plain: bool = True, prefix: str = "") -> None:
-        self.page.locator("#prompt textarea").fill(prompt)
         self.page.locator("#answer-prefix textarea").fill(prefix)
+        self.page.locator("#prompt textarea").fill(prompt)
         self.page.locator("#plain input[type=checkbox]").set_checked(plain)
         self.page.locator("#run").click()
 

@@ -56,6 +56,19 @@ def test_every_control_reaches_the_decoder(view: View, slot: ScriptedSlot) -> No
     assert request.settings().fixed_width == request.k + 1
 
 
+def test_a_begun_answer_goes_with_its_prompt(view: View) -> None:
+    prompt, begun = (view.page.locator(f"#{name} textarea") for name in ("prompt", "answer-prefix"))
+    first = app.presets()[0]
+    expect(begun).to_have_value(first["answer_prefix"])
+    prompt.fill(first["prompt"].replace("owl", "fox") + " Please.")  # it is still that prompt
+    expect(begun).to_have_value(first["answer_prefix"])
+    prompt.fill("What is a lighthouse?")
+    expect(begun).to_have_value("")
+    begun.fill("A lighthouse is")  # one's own stays
+    prompt.fill("What is a bookshop?")
+    expect(begun).to_have_value("A lighthouse is")
+
+
 def test_a_text_file_is_added_to_the_prompt(view: View, slot: ScriptedSlot) -> None:
     prompt = view.page.locator("#prompt textarea")
     prompt.fill("Summarise this:")
