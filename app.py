@@ -905,9 +905,8 @@ def build(
             lambda: None, show_progress="hidden", concurrency_limit=None, api_name=False
         ).then(None, js="() => { pldLens.view.interrupt(); }")
         unfold.click(None, js=UNFOLD)
-        prompt.input(
-            None, [prompt, answer_prefix], answer_prefix, js=_begun(choices.values()), api_name=False
-        )
+        # not `input`, which comes with the text before it
+        prompt.change(None, [prompt, answer_prefix], answer_prefix, js=_begun(choices.values()))
         page.load(None, js="() => document.querySelector('#unfold').setAttribute('aria-expanded', false)")
         preset.input(
             fill,
