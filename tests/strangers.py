@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.client import HTTPConnection
@@ -101,8 +102,11 @@ def served(
     slot.answer = ANSWER
     page = app.build(slot, examples or app.STATIC / "examples", allowed, metrics)
     settings = {**app.launch_settings(slot, allowed, metrics), **launch}
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
     _, url, _ = page.launch(
-        server_name="127.0.0.1", prevent_thread_lock=True, quiet=True, **settings
+        server_name="127.0.0.1", server_port=port, prevent_thread_lock=True, quiet=True, **settings
     )
     try:
         yield Stranger(url, slot)

@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parent.parent
 MARKER = "zebrafinch-4711"
 
 SCRIPT = """
-import json, logging, sys
+import json, logging, socket, sys
 from types import SimpleNamespace
 from pld_core.threads import settle
 settle()
@@ -28,7 +28,11 @@ slot, metrics = Slot(), Metrics()
 slot._model = tiny.model("Llama")
 slot._status = Status("ready", "tiny")
 page = app.build(slot, allowed=HOSTED, metrics=metrics)
-_, url, _ = page.launch(prevent_thread_lock=True, **app.launch_settings(slot, HOSTED, metrics))
+with socket.socket() as probe:
+    probe.bind(("127.0.0.1", 0))
+    port = probe.getsockname()[1]
+settings = app.launch_settings(slot, HOSTED, metrics)
+_, url, _ = page.launch(server_port=port, prevent_thread_lock=True, **settings)
 stranger = Stranger(url, slot)
 texts = dict(prompt=MARKER, answer_prefix=MARKER, system=MARKER, reference=MARKER)
 answers = [stranger.run(**texts, chat=False, max_new_tokens=8)]
