@@ -104,6 +104,7 @@ SCRIPTS = (  # each uses only those before it
 )
 STYLES = ("trace_view.css", "explore.css", "use.css")
 GPU_MODEL = "Qwen/Qwen2.5-1.5B-Instruct"  # of a Space with a GPU
+PRIVATE = "127.0.0.0/8,::1,10.0.0.0/8,172.16.0.0/12,192.168.0.0/16,fc00::/7"
 SESSIONS = 200  # Gradio remembers the parts of a page for each, which this page never changes
 THREADS = 40  # beside those in which visitors wait
 # Origins that may show the page in a frame: a Space is shown in one.
@@ -1080,6 +1081,8 @@ def main() -> None:
     except LimitError as error:
         raise SystemExit(str(error)) from None
     host = os.environ.get("HOST", "0.0.0.0" if on_space() else "127.0.0.1")
+    if on_space():  # whose proxies are in a private network and say who is behind them
+        os.environ.setdefault("FORWARDED_ALLOW_IPS", PRIVATE)
     port = address_of(host, os.environ.get("PORT", "7860"))
     gpu_model = GPU_MODEL if on_space() else None
     if on_zero_gpu():

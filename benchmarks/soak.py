@@ -94,11 +94,15 @@ class Server:
         self.process.wait()
 
 
+def client_of(url: str) -> Client:
+    return Client(url, verbose=False, httpx_kwargs={"timeout": 300})
+
+
 def together(url: str, alone: list[list[Record]], visitors: int, rounds: int) -> list[str]:
     """What was not equal to the answer alone."""
 
     def answers(number: int) -> list[str]:
-        client = Client(url, verbose=False)
+        client = client_of(url)
         return [
             f"visitor {number} of {visitors}, round {round_}: another answer than alone"
             for round_ in range(rounds)
@@ -142,9 +146,10 @@ def wander(url: str, alone: list[list[Record]], seed: int, until: float) -> tupl
                     action = "turned away"
                 elif untimed(records) != alone[number]:
                     faults.append(f"another answer than alone to {prompt_of(number)!r}")
-        except httpx.HTTPStatusError as error:
-            if action != "bad":
-                faults.append(str(error))
+        except httpx.HTTPError as error:
+            # what is larger than any request may be is refused at the door
+            if action != "bad" or not isinstance(error, httpx.HTTPStatusError):
+                faults.append(f"{action}: {error!r}")
         done[action] += 1
     return done, faults
 
@@ -169,7 +174,7 @@ def main() -> int:
 
 
 def soak(server: Server, arguments: argparse.Namespace) -> list[str]:
-    first = Client(server.url, verbose=False)
+    first = client_of(server.url)
     alone = [untimed(run(first, prompt=prompt_of(number), **SETTINGS)) for number in range(8)]
     faults = []
     for visitors in (2, 8):
@@ -195,7 +200,7 @@ def soak(server: Server, arguments: argparse.Namespace) -> list[str]:
     print("visits:", dict(done))
     server.kill()
     server.start()
-    again = Client(server.url, verbose=False)
+    again = client_of(server.url)
     if untimed(run(again, prompt=prompt_of(0), **SETTINGS)) != alone[0]:
         faults.append("another answer after the restart")
     print("killed and started again: answers as before")

@@ -34,7 +34,7 @@ class Visitor:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        found = httpx.get(f"{url}gradio_api/info", timeout=60).json()
+        found = httpx.get(f"{url}gradio_api/info", timeout=300).json()
         form = found["named_endpoints"]["/run_trace"]["parameters"]
         self.form = {field["parameter_name"]: field.get("parameter_default") for field in form}
 
@@ -42,14 +42,14 @@ class Visitor:
         """Asks for a run and returns its address; it goes on whether or not that is read."""
         asked = list({**self.form, **values}.values())
         address = f"{self.url}gradio_api/call/run_trace"
-        answer = httpx.post(address, json={"data": asked}, timeout=60)
+        answer = httpx.post(address, json={"data": asked}, timeout=300)
         answer.raise_for_status()
         return f"{address}/{answer.json()['event_id']}"
 
     def records(self, **values: Any) -> Iterator[Record]:
         """A run's records as they come, or {"error": sentence}. Closing this is closing the
         tab."""
-        with httpx.stream("GET", self.post(**values), timeout=120) as answer:
+        with httpx.stream("GET", self.post(**values), timeout=300) as answer:
             kind = ""
             for line in answer.iter_lines():
                 name, _, value = line.partition(": ")

@@ -5,11 +5,11 @@ from types import SimpleNamespace
 from typing import Iterator
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Browser, expect
 
 import app
 from pld_core.events import End, Pass, Prefill, Prompt, Seconds, Start, dumps
-from tests.browser.conftest import View
+from tests.browser.conftest import View, opened
 from tests.browser.scripted import ScriptedSlot, tokens_of
 
 LONG = tokens_of(" alpha beta gamma delta" * 60)
@@ -186,3 +186,27 @@ def test_an_address_that_cannot_be_is_one_sentence(host, port, sentence) -> None
     with pytest.raises(SystemExit) as ended:
         app.address_of(host, port)
     assert str(ended.value) == sentence
+
+
+def test_who_waits_is_told_where_and_who_stops_waiting_is_gone(
+    view: View, slot: ScriptedSlot, browser: Browser
+) -> None:
+    slot.gate_at = 20
+    slot.gate.clear()
+    view.start(slot, "nothing of it", LONG)
+    others = [opened(browser, view.address) for _ in range(2)]
+    places = ("In line: 1 run comes before yours", "In line: 2 runs come before yours")
+    for other, place in zip(others, places):
+        other.ask("a b")
+        expect(other.page.locator("#notice [role=alert]")).to_contain_text(place, timeout=30_000)
+    others[0].page.locator("#stop").click()
+    expect(others[1].page.locator("#notice [role=alert]")).to_contain_text(places[0], timeout=30_000)
+    slot.gate_at = None
+    slot.gate.set()
+    others[1].wait_for_end()
+    expect(others[1].part("lookup")).to_have_text("".join(LONG), timeout=60_000)
+    expect(others[1].page.locator("#notice [role=alert]")).to_have_text("", timeout=30_000)
+    assert [request.prompt for request in slot.requests] == ["nothing of it", "a b"]
+    for other in others:
+        other.page.context.close()
+        assert other.faults == []
