@@ -2,7 +2,10 @@
 
 import json
 import os
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Callable, Iterator
 
@@ -17,6 +20,7 @@ from tests import tiny
 from tests.zero import Zero
 
 ASKED = Request(tiny.PROMPT, chat=False, adaptive=False, max_new_tokens=40)
+ROOT = Path(__file__).resolve().parent.parent
 WORKER_LOST = app.Words.zero_gpu["ZeroGPU worker error"]
 
 
@@ -144,3 +148,37 @@ def test_a_gpu_that_is_refused_is_one_sentence_and_nothing_is_lost(title, runner
 def test_it_is_the_platform_that_says_where_this_is() -> None:
     assert on_zero_gpu({"SPACES_ZERO_GPU": "true"})
     assert not on_zero_gpu({}) and not on_zero_gpu({"SPACES_ZERO_GPU": "false"})
+
+
+IMITATED = """
+import sys
+import spaces
+from spaces.zero.torch import patching
+from pld_core.serving import Slot
+slot = Slot(sys.argv[1], hardware="ZeroGPU")
+slot.load()
+model = slot._model
+assert slot.status.text.endswith("bfloat16 on ZeroGPU"), slot.status
+assert model.device == "cuda" and model.fused is not None
+held = [*model.network.parameters(), *model.network.buffers(), model.fused.embedding]
+assert all(tensor in patching.cuda_aliases for tensor in held)
+assert patching.pack() > 0
+"""
+
+
+def test_the_package_itself_takes_the_model(tmp_path) -> None:
+    """Loading in the emulation in which ZeroGPU's own package runs a program before it has a
+    GPU; where that package is, see make test-space."""
+    pytest.importorskip("spaces")
+    made = tiny.model("Llama")
+    made.network.save_pretrained(tmp_path / "model")
+    made.tokenizer.save_pretrained(tmp_path / "model")
+    environment = {
+        **os.environ,
+        "SPACES_ZERO_GPU": "true",
+        "SPACES_ZERO_DEVICE_API_URL": "http://127.0.0.1:9",
+        "ZEROGPU_OFFLOAD_DIR": str(tmp_path / "packed"),
+    }
+    command = [sys.executable, "-c", IMITATED, str(tmp_path / "model")]
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=ROOT)
+    assert ran.returncode == 0, ran.stderr[-2000:]

@@ -341,7 +341,11 @@ def _packs(dtype: torch.dtype) -> bool:
 def _scores(mask, rows, keys, scale: float) -> torch.Tensor:
     if rows.dtype == torch.float32:
         return torch.baddbmm(mask, rows, keys, alpha=scale)
-    return torch.add(mask, torch.bmm(rows, keys, out_dtype=torch.float32), alpha=scale)
+    if rows.is_cuda:
+        scores = torch.bmm(rows, keys, out_dtype=torch.float32)
+    else:  # no device but CUDA has that product, nor has a CUDA that ZeroGPU only imitates
+        scores = torch.bmm(rows.float(), keys.float())
+    return torch.add(mask, scores, alpha=scale)
 
 
 def _causal(begin: int, span: int, width: int, like: torch.Tensor) -> torch.Tensor | None:
