@@ -239,12 +239,12 @@ class Model:
 
         Raises PromptError or SettingsError at once.
         """
+        start = self.start("pld", ask, settings)
         wanted = {
             name: replace(own, pass_seconds=self.pass_seconds) if needs_cost(own) else own
             for name, own in {"pld": settings, **(beside or {})}.items()
         }
         settings = wanted["pld"]
-        start = self.start("pld", ask, settings)
         for name, own in wanted.items():
             if own.branches > 1 and self.why_no_trees(own):
                 wanted[name] = replace(own, branches=1)  # what is recorded is what runs
