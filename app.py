@@ -16,384 +16,56 @@ if on_zero_gpu():
 
 import argparse
 import errno
-import importlib.util
 import inspect
 import json
 import logging
-import math
 import os
 import socket
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Iterable, Iterator
+from typing import Any, Iterator
 
 # Gradio makes a table of the events it remembers, 10,000 of them, after every one.
 os.environ.setdefault("GRADIO_ANALYTICS_MAX_EVENTS", "100")
 
 import gradio as gr
-import plotly
-from starlette.middleware import Middleware
-from starlette.requests import Request as HTTPRequest
-from starlette.responses import FileResponse, JSONResponse, Response
-from starlette.routing import Route
 
-from pld_core import __version__, links, trace
+from pld_core import links, trace
 from pld_core.configuration import configurations
 from pld_core.events import dumps
-from pld_core.links import RANGES
-from pld_core.lookup import POLICIES
-from pld_core.gallery import summary
 from pld_core.hosting.calls import checked, records
-from pld_core.hosting.doors import Doors
-from pld_core.hosting.headers import Headers
 from pld_core.hosting.leftovers import Leftovers
 from pld_core.hosting.limits import LOCAL, LimitError, Limits, hosted, limits, on_space, switched
 from pld_core.hosting.line import Outlook, Visitor
-from pld_core.hosting.metrics import CONTENT_TYPE, Counted, Metrics
+from pld_core.hosting.metrics import Counted, Metrics
 from pld_core.hosting.service import Runner, Service, TimeUp
+from pld_core.links import RANGES
+from pld_core.lookup import POLICIES
+from pld_core.page.examples import presets, recordings, summaries
+from pld_core.page.parts import (
+    STATIC,
+    UNFOLD,
+    Configurations,
+    Measured,
+    Sentence,
+    TextFile,
+    TraceView,
+    arriving,
+    begun_answer,
+    copying,
+    slider,
+)
+from pld_core.page.site import THREADS, launch_settings
+from pld_core.page.words import Words
 from pld_core.serving import Request, RequestError, Rival, Slot
 from pld_core.settings import Settings
 from pld_core.trace import TraceError, endings
 
-STATIC = Path(__file__).resolve().parent / "static"
-PLOTLY = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
-SCRIPTS = (  # each uses only those before it
-    "words.js",
-    "dom.js",
-    "trees.js",
-    "events.js",
-    "trace.js",
-    "numbers.js",
-    "sources.js",
-    "panes.js",
-    "headline.js",
-    "strip.js",
-    "parts.js",
-    "controls.js",
-    "files.js",
-    "plot.js",
-    "link.js",
-    "automaton.js",
-    "grams.js",
-    "lookups.js",
-    "adaptive.js",
-    "whatif.js",
-    "costs.js",
-    "chart.js",
-    "explore.js",
-    "equation.js",
-    "positions.js",
-    "drafts.js",
-    "whatif_panel.js",
-    "gallery.js",
-    "tour.js",
-    "learn.js",
-    "heat.js",
-    "understand.js",
-    "viewing.js",
-    "reference.js",
-    "versus.js",
-    "figure.js",
-    "tables.js",
-    "keep.js",
-    "exports.js",
-    "arrival.js",
-    "connection.js",
-    "mount.js",
-)
-STYLES = ("trace_view.css", "explore.css", "use.css")
 GPU_MODEL = "Qwen/Qwen2.5-1.5B-Instruct"  # of a Space with a GPU
 PRIVATE = "127.0.0.0/8,::1,10.0.0.0/8,172.16.0.0/12,192.168.0.0/16,fc00::/7"
-SESSIONS = 200  # Gradio remembers the parts of a page for each, which this page never changes
-THREADS = 40  # beside those in which visitors wait
-# Origins that may show the page in a frame: a Space is shown in one.
-PARENTS = ("https://huggingface.co", "https://*.hf.space")
-# What the page, Gradio's clients and MCP ask for; Gradio has doors that nothing here needs.
-OPEN = (
-    "/",
-    "/parts/*",
-    "/health",
-    "/metrics",
-    "/config*",
-    "/theme.css",
-    "/assets/*",
-    "/static/*",
-    "/favicon.ico",
-    "/manifest.json",
-    "/pwa_icon*",
-    "/robots.txt",
-    "/gradio_api/app_id*",
-    "/gradio_api/call/*",
-    "/gradio_api/cancel",
-    "/gradio_api/heartbeat/*",
-    "/gradio_api/info*",
-    "/gradio_api/login_check*",
-    "/gradio_api/mcp*",
-    "/gradio_api/openapi.json",
-    "/gradio_api/queue/*",
-    "/gradio_api/reset*",
-    "/gradio_api/run/predict*",
-    "/gradio_api/startup-events",
-    "/gradio_api/theme.css",
-    "/gradio_api/user*",
-)
 
 log = logging.getLogger(__name__)
-
-
-class Words:
-    """What a visitor reads around the trace view."""
-
-    title = "PLD Lens"
-    lead = (
-        "Watch a language model copy. Prompt lookup decoding drafts the next tokens from text "
-        "that is already there and checks them all in one forward pass: fewer passes, same text."
-    )
-    preset = "Preset"
-    prompt = "Prompt"
-    answer_prefix = "Begun answer (optional)"
-    answer_prefix_info = "The model goes on from here. It counts as prompt."
-    run = "Run"
-    stop = "Stop"
-    more = "More settings"
-    settings = "Settings"
-    chat = "As a chat message"
-    chat_info = "Off: the model continues the raw text."
-    plain = "Run plain decoding too"
-    plain_info = "For a measured comparison. It takes the longer part of the time."
-    n_max = "Longest match, tokens (n)"
-    k = "Draft length, tokens (k)"
-    max_new_tokens = "Most new tokens"
-    recorded = "Recorded run"
-    broken = "The run broke off. Its lanes are shown as far as they came."
-    broken_measurement = "The measurement broke off."
-    n_min = "Shortest match, tokens"
-    branches = "Continuations checked at once"
-    branches_info = (
-        "1 drafts one. More are merged into a tree, and one pass checks them all: fewer passes, "
-        "each of them wider."
-    )
-    policy = "Of several equal matches, copy"
-    policies = {
-        "recent": "the most recent",
-        "oldest": "the oldest",
-        "nearest": "the nearest to the last copy",
-        "vote": "the most common continuation",
-        "longest": "the longest, also beyond n",
-    }
-    system = "System prompt (optional)"
-    adaptive = "Drafts only as long as they pay"
-    adaptive_info = (
-        "k is then the longest draft. What passes cost here was measured, how often drafts stand is "
-        "learned from the text; where nothing is copied, decoding stays plain."
-    )
-    strict = "Strict mode"
-    strict_info = (
-        "Every pass runs k + 1 positions, so that half precision is exact too. It costs: a pass "
-        "without a draft is as wide as any."
-    )
-    sampling = "Sampling"
-    temperature = "Temperature"
-    temperature_info = "0 always takes the likeliest token."
-    top_k = "Top k"
-    top_k_info = "0 keeps all tokens."
-    top_p = "Top p"
-    seed = "Seed"
-    seed_info = "One seed gives one text, with and without lookup."
-    reference_title = "Reference text"
-    reference = "Copied from, never read by the model"
-    reference_info = "The last version of a file, or the answer you expect."
-    rival_title = "Compare two settings"
-    rival = "Run settings B on the same prompt"
-    rival_n_max = "B: longest match (n)"
-    rival_n_min = "B: shortest match"
-    rival_k = "B: draft length (k)"
-    rival_branches = "B: continuations at once"
-    rival_policy = "B: of equal matches, copy"
-    rival_adaptive = "B: drafts only as long as they pay"
-    file_to_prompt = "Add a text file"
-    file_to_reference = "Use a text file"
-    share = "Link to this"
-    with_texts = "Put my prompt into the link"
-    with_texts_info = "Off: the link holds the example, the pass and the settings, and no text."
-    copy_link = "Copy link"
-    link = "Link"
-    link_copied = "Copied."
-    link_by_hand = "This browser let no page copy: copy the link by hand."
-    link_without_prompt = "Your prompt is not in it."
-    elsewhere = "These settings in other engines"
-    copy = "Copy"
-    copied = "Copied"
-    selected = "Selected"
-    busy = "Port {port} on {host} is in use: choose another one, as in PORT=7861 make run."
-    no_port = "PORT is a whole number from 1 to 65535, not {port!r}."
-    no_host = "HOST={host} is no address of this machine."
-    no_address = "The page cannot be served on {host}, port {port}: {why}."
-
-    _quota = (
-        "Your GPU time here does not cover this run: ask for fewer tokens, leave plain decoding "
-        "out, come back tomorrow or run a copy of this Space; the recorded runs need no GPU."
-    )
-    zero_gpu = {  # by the titles of what the package `spaces` raises
-        "ZeroGPU quota exceeded": _quota,
-        "ZeroGPU pending credits exceeded": _quota,
-        "ZeroGPU illegal duration": "The run is too long for one turn on the GPU: ask for fewer tokens.",
-        "ZeroGPU queue timeout": "No GPU came free in time: please run it again.",
-        "ZeroGPU client error": "No GPU is free at the moment: please run it again.",
-        "ZeroGPU worker error": "The GPU was taken away before the run was over: please run it again.",
-    }
-
-    measuring = "Measuring what a pass takes by its width."
-
-    @staticmethod
-    def waiting(outlook: Outlook) -> str:
-        runs = "1 run comes" if outlook.ahead == 1 else f"{outlook.ahead:,} runs come"
-        if outlook.seconds is None:
-            return f"In line: {runs} before yours."
-        took = f"about {max(1, round(outlook.seconds)):,} s, as long as the last runs took"
-        return f"In line: {runs} before yours, {took}."
-
-    too_large = "{name} is larger than {kilobytes} kB, too large for a prompt here."
-    no_text = "{name} is not a text in UTF-8."
-
-    @staticmethod
-    def no_example(name: str) -> str:
-        return f"There is no recorded run called {name[:40]!r} here."
-
-
-class TraceView(gr.HTML):
-    """The trace view of static/: its value is the stream so far, as NDJSON.
-
-    The templates hold no data: what stands in a template is markup and code.
-    """
-
-    def __init__(self, value: str = "", gallery: list[dict] | None = None, **more: Any) -> None:
-        super().__init__(
-            value,
-            html_template=(STATIC / "trace_view.html").read_text("utf-8"),
-            css_template="\n".join((STATIC / name).read_text("utf-8") for name in STYLES),
-            js_on_load="\n".join(
-                [(STATIC / name).read_text("utf-8") for name in SCRIPTS]
-                + [_mounting(gallery or [])]
-            ),
-            apply_default_css=False,
-            **more,
-        )
-
-    def api_info(self) -> dict[str, Any]:
-        return {"type": "string", "description": "The stream: one JSON event a line."}
-
-
-def _mounting(gallery: list[dict]) -> str:
-    kept = {
-        "html": "trace_view.html",
-        "styles": list(STYLES),
-        "scripts": [*SCRIPTS[:-1], "plotless.js", SCRIPTS[-1]],
-    }
-    return f"""
-    const root = (globalThis.gradio_config?.root ?? "").replace(/[/]$/, "");
-    const own = (name) => root + "/parts/" + name;
-    const kept = {json.dumps(kept)};
-    pldLens.view = pldLens.mount(element, {{
-      text: () => props.value,
-      watch: (changed) => watch("value", changed),
-      replace: (text) => {{ props.value = text; trigger("upload"); }},
-    }}, {{
-      plotly: own("plotly.min.js"),
-      gallery: {json.dumps(gallery)},
-      alive: root + "/gradio_api/app_id",
-      sources: {{ html: own(kept.html), styles: kept.styles.map(own), scripts: kept.scripts.map(own) }},
-      openRecorded: (id) => trigger("select", {{ id }}),
-      measure: () => trigger("measure"),
-    }});
-    """
-
-
-def _arriving() -> str:
-    """The page's own address. It may be asked for before the view is there."""
-    return f"() => {{ {(STATIC / 'link.js').read_text('utf-8')}; return [pldLens.place()]; }}"
-
-
-def _begun(presets: Iterable[dict[str, Any]]) -> str:
-    """What a preset begins its answer with goes when another prompt is put in its place."""
-    known = [[p["answer_prefix"], p["prompt"][:20], p["prompt"][-20:]] for p in presets]
-    return f"""(prompt, begun) => {json.dumps(known)}.some(
-      ([answer, first, last]) => answer === begun && !prompt.startsWith(first) && !prompt.endsWith(last)
-    ) ? "" : begun"""
-
-
-UNFOLD = """() => {
-  const unfolded = document.querySelector("#ask").classList.toggle("unfolded");
-  document.querySelector("#unfold").setAttribute("aria-expanded", unfolded);
-}"""
-
-
-def _copying() -> str:
-    done, by_hand = json.dumps(Words.link_copied), json.dumps(Words.link_by_hand)
-    return f"""async (link, note) => {{
-      if (!link) return note;
-      return [(await pldLens.copied(link)) ? {done} : {by_hand}, note].filter(Boolean).join(" ");
-    }}"""
-
-
-class TextFile(gr.HTML):
-    """A button that reads a text file in the browser; see static/text_file.js."""
-
-    def __init__(self, label: str, largest: int, **more: Any) -> None:
-        words = {
-            "label": label,
-            "tooLarge": Words.too_large.format(name="{name}", kilobytes=largest // 1000),
-            "noText": Words.no_text,
-        }
-        given = f"element, props, trigger, largest: {largest}, words: {json.dumps(words)}"
-        script = (STATIC / "text_file.js").read_text("utf-8")
-        super().__init__(
-            None,
-            html_template='<button type="button"></button><input type="file" hidden>',
-            js_on_load=f"({script.rstrip()})({{ {given} }});",
-            apply_default_css=False,
-            elem_classes="text-file",
-            **more,
-        )
-
-    def api_info(self) -> dict[str, Any]:
-        return {"type": "object"}
-
-
-class Measured(gr.HTML):
-    """Hands what `measure` tells to the trace view; shows nothing itself."""
-
-    def __init__(self, **more: Any) -> None:
-        super().__init__(
-            "",
-            html_template='<div class="measured"></div>',
-            js_on_load="watch('value', () => pldLens.view.measured(JSON.parse(props.value)));",
-            apply_default_css=False,
-            visible="hidden",
-            **more,
-        )
-
-    def api_info(self) -> dict[str, Any]:
-        return {"type": "string"}
-
-
-class Configurations(gr.HTML):
-    """The settings as other engines write them: its value is what `configured` returns."""
-
-    def __init__(self, value: str, **more: Any) -> None:
-        words = {"copy": Words.copy, "copied": Words.copied, "selected": Words.selected}
-        script = (STATIC / "configurations.js").read_text("utf-8")
-        super().__init__(
-            value,
-            html_template='<div class="configurations"></div>',
-            js_on_load=f"({script.rstrip()})({{ element, props, watch, words: {json.dumps(words)} }});",
-            apply_default_css=False,
-            **more,
-        )
-
-    def api_info(self) -> dict[str, Any]:
-        return {"type": "string"}
 
 
 def configured(n_max: Any, n_min: Any, k: Any, branches: Any, policy: str) -> str:
@@ -407,27 +79,6 @@ def configured(n_max: Any, n_min: Any, k: Any, branches: Any, policy: str) -> st
         return json.dumps({"problem": str(error), "engines": []})
 
 
-class Sentence(gr.HTML):
-    """One line of plain text that is read out when it changes."""
-
-    def __init__(self, role: str, value: str = "", **more: Any) -> None:
-        super().__init__(
-            value,
-            html_template=f'<p class="sentence" role="{role}"></p>',
-            js_on_load="""
-            const line = element.querySelector(".sentence");
-            const draw = () => { line.textContent = props.value ?? ""; };
-            watch("value", draw);
-            draw();
-            """,
-            apply_default_css=False,
-            **more,
-        )
-
-    def api_info(self) -> dict[str, Any]:
-        return {"type": "string"}
-
-
 def completed(stream: str, reason: str) -> str:
     """The stream with an `end` for every lane that lacks one."""
     try:
@@ -435,35 +86,6 @@ def completed(stream: str, reason: str) -> str:
     except TraceError:
         return stream
     return stream + "".join(f"{dumps(end)}\n" for end in ends)
-
-
-def recordings(folder: Path) -> dict[str, Path]:
-    """Title -> file of each recorded run, in the order of the presets."""
-    titles = {preset["id"]: preset["title"] for preset in presets()}
-    order = list(titles)
-    files = sorted(
-        folder.glob("*.ndjson"),
-        key=lambda f: (order.index(f.stem) if f.stem in titles else len(order), f.stem),
-    )
-    return {titles.get(f.stem, f.stem.replace("-", " ").capitalize()): f for f in files}
-
-
-def summaries(recorded_runs: dict[str, Path]) -> list[dict[str, Any]]:
-    """What each recorded run says of itself, for the gallery."""
-    found = []
-    for title, path in recorded_runs.items():
-        try:
-            found.append({"title": title, **summary(path)})
-        except (TraceError, ValueError) as error:
-            log.warning("%s is not in the gallery: %s", path.name, error)
-    return found
-
-
-def presets() -> list[dict[str, Any]]:
-    """See static/presets.json; `id` is also the name of its recorded run."""
-    return json.loads((STATIC / "presets.json").read_text("utf-8"))
-
-
 
 
 def _whole(value: Any) -> Any:
@@ -483,16 +105,6 @@ def _place(text: Any) -> dict[str, Any]:
     at = {name: value if isinstance(value, str) else "" for name, value in texts.items()}
     pass_ = told.get("pass")
     return {**at, "pass": pass_ if type(pass_) is int and 0 < pass_ < 10**6 else None}
-
-
-def _slider(
-    name: str, label: str, value: int | None = None, most: float = math.inf, **more: Any
-) -> gr.Slider:
-    """A whole-number setting in its range, see links.FIELDS, and at most `most`."""
-    field = RANGES[name]
-    value = field.default if value is None else value
-    high = min(field.high, most)
-    return gr.Slider(field.low, high, min(value, high), step=1, label=label, **more)
 
 
 def _visitor(asked: gr.Request) -> Visitor:
@@ -787,14 +399,14 @@ def build(
                 )
                 policies = [(Words.policies[name], name) for name in POLICIES]
                 with gr.Accordion(Words.settings, open=False, elem_classes="more"):
-                    n_max = _slider("n_max", Words.n_max, first["n_max"])
-                    n_min = _slider("n_min", Words.n_min)
-                    k = _slider("k", Words.k, first["k"])
-                    branches = _slider("branches", Words.branches, info=Words.branches_info)
+                    n_max = slider("n_max", Words.n_max, first["n_max"])
+                    n_min = slider("n_min", Words.n_min)
+                    k = slider("k", Words.k, first["k"])
+                    branches = slider("branches", Words.branches, info=Words.branches_info)
                     policy = gr.Dropdown(
                         policies, value=RANGES["policy"].default, label=Words.policy
                     )
-                    max_new_tokens = _slider(
+                    max_new_tokens = slider(
                         "max_new_tokens",
                         Words.max_new_tokens,
                         first["max_new_tokens"],
@@ -808,10 +420,10 @@ def build(
                     strict = gr.Checkbox(False, label=Words.strict, info=Words.strict_info)
                 with gr.Accordion(Words.rival_title, open=False, elem_classes="more"):
                     rival = gr.Checkbox(False, label=Words.rival, elem_id="rival")
-                    rival_n_max = _slider("rival_n_max", Words.rival_n_max)
-                    rival_n_min = _slider("rival_n_min", Words.rival_n_min)
-                    rival_k = _slider("rival_k", Words.rival_k)
-                    rival_branches = _slider("rival_branches", Words.rival_branches)
+                    rival_n_max = slider("rival_n_max", Words.rival_n_max)
+                    rival_n_min = slider("rival_n_min", Words.rival_n_min)
+                    rival_k = slider("rival_k", Words.rival_k)
+                    rival_branches = slider("rival_branches", Words.rival_branches)
                     rival_policy = gr.Dropdown(policies, value="recent", label=Words.rival_policy)
                     rival_adaptive = gr.Checkbox(
                         RANGES["rival_adaptive"].default, label=Words.rival_adaptive
@@ -820,7 +432,7 @@ def build(
                     temperature = gr.Slider(
                         0, 2, 0, step=0.05, label=Words.temperature, info=Words.temperature_info
                     )
-                    top_k = _slider("top_k", Words.top_k, info=Words.top_k_info)
+                    top_k = slider("top_k", Words.top_k, info=Words.top_k_info)
                     top_p = gr.Slider(0.01, 1, 1, step=0.01, label=Words.top_p)
                     seed = gr.Number(0, precision=0, label=Words.seed, info=Words.seed_info)
                 with gr.Accordion(Words.reference_title, open=False, elem_classes="more"):
@@ -907,7 +519,7 @@ def build(
         ).then(None, js="() => { pldLens.view.interrupt(); }")
         unfold.click(None, js=UNFOLD)
         # not `input`, which comes with the text before it
-        prompt.change(None, [prompt, answer_prefix], answer_prefix, js=_begun(choices.values()))
+        prompt.change(None, [prompt, answer_prefix], answer_prefix, js=begun_answer(choices.values()))
         page.load(None, js="() => document.querySelector('#unfold').setAttribute('aria-expanded', false)")
         preset.input(
             fill,
@@ -977,13 +589,13 @@ def build(
             None,
             [link, link_note],
             link_note,
-            js=_copying(),
+            js=copying(),
         )
         page.load(
             follow,
             place,
             [view, notice, recorded, about, preset, *form.values()],
-            js=_arriving(),
+            js=arriving(),
             api_name=False,
             **at_once,
         )
@@ -1003,67 +615,6 @@ def _leftovers(page: gr.Blocks) -> Leftovers:
         return [event.session_hash for event in list(queue.event_ids_to_events.values())]
 
     return Leftovers((queue.pending_messages_per_session, queue.pending_event_ids_session), alive)
-
-
-def launch_settings(
-    slot: Runner, allowed: Limits = LOCAL, metrics: Metrics | None = None
-) -> dict[str, Any]:
-    """What the page needs of `launch`, wherever it is launched. Without metrics there is no
-    /metrics."""
-    system = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "sans-serif")
-    mono = ("ui-monospace", "Menlo", "Consolas", "DejaVu Sans Mono", "monospace")
-    # a character takes at most 6 bytes of JSON
-    largest = 6 * (allowed.prompt_characters + allowed.reference_characters) + 100_000
-    return {
-        "theme": gr.themes.Base(font=system, font_mono=mono).set(
-            block_info_text_color="*neutral_600", block_info_text_color_dark="*neutral_300"
-        ),
-        "css_paths": STATIC / "page.css",
-        "max_threads": THREADS + allowed.waiting,
-        "state_session_capacity": SESSIONS,
-        "ssr_mode": False,
-        "run_history": False,
-        "enable_monitoring": False,
-        "mcp_server": importlib.util.find_spec("mcp") is not None,
-        "footer_links": ["api", "gradio"],
-        "app_kwargs": {
-            "routes": routes(slot, metrics),
-            "middleware": [
-                Middleware(Headers, parents=PARENTS),
-                Middleware(Doors, open=OPEN, largest=largest),
-            ],
-        },
-    }
-
-
-def routes(slot: Runner, metrics: Metrics | None) -> list[Route]:
-    """What is served beside the page: the files that it loads, its health, its counts."""
-
-    def health(_: HTTPRequest) -> JSONResponse:
-        status = slot.status
-        told = {
-            "status": status.state,
-            "model": status.model,
-            "device": status.device,
-            "version": __version__,
-            "message": status.text,
-        }
-        return JSONResponse(told, 503 if status.state == "failed" else 200)
-
-    def counts(_: HTTPRequest) -> Response:
-        return Response(metrics.text(), media_type=CONTENT_TYPE)
-
-    parts = {file.name: file for file in (*STATIC.iterdir(), PLOTLY) if file.is_file()}
-
-    def part(request: HTTPRequest) -> Response:
-        file = parts.get(request.path_params["name"])
-        return FileResponse(file) if file else Response(status_code=404)
-
-    return [
-        Route("/health", health),
-        *([Route("/metrics", counts)] if metrics else []),
-        Route("/parts/{name}", part),
-    ]
 
 
 def main() -> None:

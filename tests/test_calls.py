@@ -16,6 +16,7 @@ from pld_core.hosting.calls import records, summary
 from pld_core.hosting.line import Outlook
 from pld_core.hosting.metrics import BUCKETS, Metrics
 from pld_core.hosting.service import TimeUp
+from pld_core.page.site import routes
 from pld_core.serving import Request, RequestError, Status
 from pld_core.settings import POLICIES
 from tests.browser.scripted import lane, lines, tokens_of
@@ -315,9 +316,8 @@ def test_many_threads_count_together() -> None:
 
 
 def test_without_metrics_there_is_no_door() -> None:
-    import app
     from tests.browser.scripted import ScriptedSlot
 
     slot = ScriptedSlot()
-    paths = [route.path for route in app.routes(slot, None)]
+    paths = [route.path for route in routes(slot, None)]
     assert "/health" in paths and "/metrics" not in paths

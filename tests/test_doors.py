@@ -15,6 +15,7 @@ import pytest
 import app
 from pld_core.hosting.doors import DEEPEST, Doors
 from pld_core.hosting.headers import Headers
+from pld_core.page.parts import PLOTLY, STATIC
 from tests.strangers import PROMPT, Stranger, awaited, served
 
 ROOT = Path(app.__file__).resolve().parent
@@ -56,13 +57,13 @@ def secrets() -> list[str]:
         "/proc/self/environ",
         os.path.join(get_upload_folder(), "stranger.txt"),
         str(get_cache_folder()),
-        str(app.PLOTLY),
-        str(app.STATIC / "words.js"),
+        str(PLOTLY),
+        str(STATIC / "words.js"),
     ]
 
 
 def spellings(path: str) -> list[str]:
-    inside = f"{app.STATIC}/../" + os.path.relpath(path, ROOT)
+    inside = f"{STATIC}/../" + os.path.relpath(path, ROOT)
     return [
         path,
         quote(path, safe=""),
@@ -85,8 +86,8 @@ def test_gradio_s_file_routes_give_nothing(stranger: Stranger) -> None:
 
 
 def test_the_page_s_own_files_are_those_of_static_alone(stranger: Stranger) -> None:
-    assert stranger.http.get("parts/words.js").text == (app.STATIC / "words.js").read_text("utf-8")
-    assert stranger.http.get("parts/plotly.min.js").content == app.PLOTLY.read_bytes()
+    assert stranger.http.get("parts/words.js").text == (STATIC / "words.js").read_text("utf-8")
+    assert stranger.http.get("parts/plotly.min.js").content == PLOTLY.read_bytes()
     for folder in ("parts", "static", "assets"):
         for up in ("../", "%2e%2e/", "..%2f", "%2e%2e%2f", "....//", "x/../../", "%5c..%5c", "/"):
             for target in ("app.py", "README.md", "/etc/passwd", "etc/passwd"):
@@ -120,7 +121,7 @@ def test_nothing_is_uploaded_and_nothing_runs_past_the_line(stranger: Stranger, 
 
 def test_no_path_and_no_address_is_opened(stranger: Stranger, neighbour, tmp_path) -> None:
     url, heard = neighbour
-    victim = app.STATIC / "examples" / "stranger.txt"
+    victim = STATIC / "examples" / "stranger.txt"
     victim.write_text("still here")
     try:
         named = [{"path": path, **FILE} for path in (str(victim), "/etc/passwd", url)]

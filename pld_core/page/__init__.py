@@ -1,0 +1,1 @@
+"""The page: the one room that knows Gradio."""

@@ -1,0 +1,227 @@
+"""The parts of the page that are ours: components whose scripts stand in static/."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any, Iterable
+
+import gradio as gr
+import plotly
+
+from pld_core.links import RANGES
+from pld_core.page.words import Words
+
+STATIC = Path(__file__).resolve().parent.parent.parent / "static"
+PLOTLY = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
+SCRIPTS = (  # each uses only those before it
+    "words.js",
+    "dom.js",
+    "trees.js",
+    "events.js",
+    "trace.js",
+    "numbers.js",
+    "sources.js",
+    "panes.js",
+    "headline.js",
+    "strip.js",
+    "parts.js",
+    "controls.js",
+    "files.js",
+    "plot.js",
+    "link.js",
+    "automaton.js",
+    "grams.js",
+    "lookups.js",
+    "adaptive.js",
+    "whatif.js",
+    "costs.js",
+    "chart.js",
+    "explore.js",
+    "equation.js",
+    "positions.js",
+    "drafts.js",
+    "whatif_panel.js",
+    "gallery.js",
+    "tour.js",
+    "learn.js",
+    "heat.js",
+    "understand.js",
+    "viewing.js",
+    "reference.js",
+    "versus.js",
+    "figure.js",
+    "tables.js",
+    "keep.js",
+    "exports.js",
+    "arrival.js",
+    "connection.js",
+    "mount.js",
+)
+STYLES = ("trace_view.css", "explore.css", "use.css")
+
+
+class TraceView(gr.HTML):
+    """The trace view of static/: its value is the stream so far, as NDJSON.
+
+    The templates hold no data: what stands in a template is markup and code.
+    """
+
+    def __init__(self, value: str = "", gallery: list[dict] | None = None, **more: Any) -> None:
+        super().__init__(
+            value,
+            html_template=(STATIC / "trace_view.html").read_text("utf-8"),
+            css_template="\n".join((STATIC / name).read_text("utf-8") for name in STYLES),
+            js_on_load="\n".join(
+                [(STATIC / name).read_text("utf-8") for name in SCRIPTS]
+                + [_mounting(gallery or [])]
+            ),
+            apply_default_css=False,
+            **more,
+        )
+
+    def api_info(self) -> dict[str, Any]:
+        return {"type": "string", "description": "The stream: one JSON event a line."}
+
+
+def _mounting(gallery: list[dict]) -> str:
+    kept = {
+        "html": "trace_view.html",
+        "styles": list(STYLES),
+        "scripts": [*SCRIPTS[:-1], "plotless.js", SCRIPTS[-1]],
+    }
+    return f"""
+    const root = (globalThis.gradio_config?.root ?? "").replace(/[/]$/, "");
+    const own = (name) => root + "/parts/" + name;
+    const kept = {json.dumps(kept)};
+    pldLens.view = pldLens.mount(element, {{
+      text: () => props.value,
+      watch: (changed) => watch("value", changed),
+      replace: (text) => {{ props.value = text; trigger("upload"); }},
+    }}, {{
+      plotly: own("plotly.min.js"),
+      gallery: {json.dumps(gallery)},
+      alive: root + "/gradio_api/app_id",
+      sources: {{ html: own(kept.html), styles: kept.styles.map(own), scripts: kept.scripts.map(own) }},
+      openRecorded: (id) => trigger("select", {{ id }}),
+      measure: () => trigger("measure"),
+    }});
+    """
+
+
+def arriving() -> str:
+    """The page's own address. It may be asked for before the view is there."""
+    return f"() => {{ {(STATIC / 'link.js').read_text('utf-8')}; return [pldLens.place()]; }}"
+
+
+def begun_answer(presets: Iterable[dict[str, Any]]) -> str:
+    """What a preset begins its answer with goes when another prompt is put in its place."""
+    known = [[p["answer_prefix"], p["prompt"][:20], p["prompt"][-20:]] for p in presets]
+    return f"""(prompt, begun) => {json.dumps(known)}.some(
+      ([answer, first, last]) => answer === begun && !prompt.startsWith(first) && !prompt.endsWith(last)
+    ) ? "" : begun"""
+
+
+UNFOLD = """() => {
+  const unfolded = document.querySelector("#ask").classList.toggle("unfolded");
+  document.querySelector("#unfold").setAttribute("aria-expanded", unfolded);
+}"""
+
+
+def copying() -> str:
+    done, by_hand = json.dumps(Words.link_copied), json.dumps(Words.link_by_hand)
+    return f"""async (link, note) => {{
+      if (!link) return note;
+      return [(await pldLens.copied(link)) ? {done} : {by_hand}, note].filter(Boolean).join(" ");
+    }}"""
+
+
+class TextFile(gr.HTML):
+    """A button that reads a text file in the browser; see static/text_file.js."""
+
+    def __init__(self, label: str, largest: int, **more: Any) -> None:
+        words = {
+            "label": label,
+            "tooLarge": Words.too_large.format(name="{name}", kilobytes=largest // 1000),
+            "noText": Words.no_text,
+        }
+        given = f"element, props, trigger, largest: {largest}, words: {json.dumps(words)}"
+        script = (STATIC / "text_file.js").read_text("utf-8")
+        super().__init__(
+            None,
+            html_template='<button type="button"></button><input type="file" hidden>',
+            js_on_load=f"({script.rstrip()})({{ {given} }});",
+            apply_default_css=False,
+            elem_classes="text-file",
+            **more,
+        )
+
+    def api_info(self) -> dict[str, Any]:
+        return {"type": "object"}
+
+
+class Measured(gr.HTML):
+    """Hands what `measure` tells to the trace view; shows nothing itself."""
+
+    def __init__(self, **more: Any) -> None:
+        super().__init__(
+            "",
+            html_template='<div class="measured"></div>',
+            js_on_load="watch('value', () => pldLens.view.measured(JSON.parse(props.value)));",
+            apply_default_css=False,
+            visible="hidden",
+            **more,
+        )
+
+    def api_info(self) -> dict[str, Any]:
+        return {"type": "string"}
+
+
+class Configurations(gr.HTML):
+    """The settings as other engines write them: its value is what `configured` returns."""
+
+    def __init__(self, value: str, **more: Any) -> None:
+        words = {"copy": Words.copy, "copied": Words.copied, "selected": Words.selected}
+        script = (STATIC / "configurations.js").read_text("utf-8")
+        super().__init__(
+            value,
+            html_template='<div class="configurations"></div>',
+            js_on_load=f"({script.rstrip()})({{ element, props, watch, words: {json.dumps(words)} }});",
+            apply_default_css=False,
+            **more,
+        )
+
+    def api_info(self) -> dict[str, Any]:
+        return {"type": "string"}
+
+
+class Sentence(gr.HTML):
+    """One line of plain text that is read out when it changes."""
+
+    def __init__(self, role: str, value: str = "", **more: Any) -> None:
+        super().__init__(
+            value,
+            html_template=f'<p class="sentence" role="{role}"></p>',
+            js_on_load="""
+            const line = element.querySelector(".sentence");
+            const draw = () => { line.textContent = props.value ?? ""; };
+            watch("value", draw);
+            draw();
+            """,
+            apply_default_css=False,
+            **more,
+        )
+
+    def api_info(self) -> dict[str, Any]:
+        return {"type": "string"}
+
+
+def slider(
+    name: str, label: str, value: int | None = None, most: float = math.inf, **more: Any
+) -> gr.Slider:
+    """A whole-number setting in its range, see links.FIELDS, and at most `most`."""
+    field = RANGES[name]
+    value = field.default if value is None else value
+    high = min(field.high, most)
+    return gr.Slider(field.low, high, min(value, high), step=1, label=label, **more)
