@@ -9,7 +9,7 @@ from test_bench import HOSTILE, Silent, Tags
 from pld_core.bench import lookup_report, lookups
 from pld_core.bench.lookups import Cost, Worth, behind, category_of, costs, made_up, rules, worths
 from pld_core.bench.progress import Progress
-from pld_core.cli import main
+from pld_core.cli import EXAMPLES, main
 from pld_core.events import dumps
 from pld_core.lookup import POLICIES
 from pld_core.peers import PEERS
@@ -28,14 +28,8 @@ def traces():
     asks = ("the red fox and the grey fox", "fox, fox, fox")
     settings = Settings(max_new_tokens=40, adaptive=False)
     made = [lanes(MODEL.run(Ask(ask, chat=False), settings, plain=False))["pld"] for ask in asks]
-    example = sorted(lookups_examples())[0]
-    return [("model", made[0]), ("model", made[1]), ("copy", read(example.open())["pld"])]
-
-
-def lookups_examples():
-    from pld_core.cli import EXAMPLES
-
-    return EXAMPLES.glob("*.ndjson")
+    copied = (EXAMPLES / "rename-in-code.ndjson").read_text("utf-8").splitlines()
+    return [("model", made[0]), ("model", made[1]), ("copy", read(copied)["pld"])]
 
 
 def bar():
