@@ -88,6 +88,7 @@ def serve():
         asked = []
         server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         server.daemon_threads = True
+        server.handle_error = lambda *_: None  # a client that hangs up is no news here
         server.asked = asked
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         running.append(server)
