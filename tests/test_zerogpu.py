@@ -13,7 +13,6 @@ import pytest
 
 import app
 from pld_core import trace
-from pld_core.hosting.limits import LOCAL
 from pld_core.hosting.zerogpu import ZeroGpu, on_zero_gpu, seconds
 from pld_core.serving import Request, RequestError, Rival, Slot, Status
 from tests import tiny
