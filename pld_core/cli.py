@@ -9,13 +9,13 @@ import platform
 import shlex
 import sys
 from collections import Counter
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import fields, replace
 from datetime import datetime, timezone
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import IO, Callable, Iterable, Iterator, Sequence
+from typing import IO, TYPE_CHECKING, Callable, Iterable, Iterator, Sequence
 
 from pld_core import specspecs
 from pld_core.bench.engines import LOCAL
@@ -32,6 +32,11 @@ from pld_core.text import pieces_of
 from pld_core.threads import settle
 from pld_core.trace import Trace, TraceError, compare, endings, lanes, read, speedups
 from pld_core.verify import ROWS, checks, verify
+
+if TYPE_CHECKING:
+    from pld_core.bench.lookup_records import LookupRecords
+    from pld_core.bench.progress import Progress
+    from pld_core.bench.records import Records
 
 INTERRUPTED = 130
 EXAMPLES = Path(__file__).resolve().parent.parent / "static" / "examples"
@@ -364,7 +369,7 @@ def _rows(
 def _bench(options: argparse.Namespace) -> None:
     if options.lookup:
         return _bench_lookups(options)
-    from pld_core.bench import report
+    from pld_core.bench import code, report
     from pld_core.bench.engines import EngineError, local
     from pld_core.bench.measure import LEAST, measure
     from pld_core.bench.numbers import cells
@@ -409,23 +414,17 @@ def _bench(options: argparse.Namespace) -> None:
         "hardware": model.hardware,
         "max_new_tokens": options.max_new_tokens,
         "versions": _versions(),
+        "code": code.fingerprint(),
         "engines": {engine.name: engine.facts for engine in engines},
     }
     log = Path(f"{options.out}.jsonl")
     records = Records(log, setup)
-    if records.anew:
-        _say(f"{log} is of another setup, so this starts anew: {'; '.join(records.anew)}.")
-    elif records.resumed:
-        _say(f"{log} holds {records.resumed} measurements of this setup; going on from there.")
+    _say_resumed(log, records)
     _say(f"{model.name}, {model.dtype} on {model.hardware}: {len(rows)} prompts, "
          f"{len(engines)} engines, {options.rounds} rounds.")
     bar = Progress(sys.stderr)
-    try:
+    with _kept(log, bar):
         measure(engines, rows, options.rounds, records, bar)
-    except KeyboardInterrupt:
-        bar.clear()
-        _say(f"What was measured is in {log}; the same call goes on from there.")
-        raise
     found = report.Report(
         _call(options),
         _now(),
@@ -441,7 +440,8 @@ def _bench(options: argparse.Namespace) -> None:
 
 
 def _bench_lookups(options: argparse.Namespace) -> None:
-    from pld_core.bench import lookup_report, lookups
+    from pld_core.bench import code, lookup_report, lookups
+    from pld_core.bench.lookup_records import LookupRecords
     from pld_core.bench.progress import Progress
 
     settings = _settings(options)
@@ -455,18 +455,41 @@ def _bench_lookups(options: argparse.Namespace) -> None:
             _say(f"{path} is left out: {error}")
     if not traces:
         raise UsageError("There is no recorded run to replay.")
+    setup = {
+        "hardware": platform.processor() or platform.machine(),
+        "lookup": {name: getattr(settings, name) for name in ("n_max", "n_min", "k", "policy")},
+        "versions": _versions(),
+        "code": code.fingerprint(),
+    }
+    log = Path(f"{options.out}.jsonl")
+    records = LookupRecords(log, setup)
+    _say_resumed(log, records)
     bar = Progress(sys.stderr)
-    timed = [*wanted, *lookups.itself()]
-    found = lookup_report.LookupReport(
-        _call(options),
-        _now(),
-        {"hardware": platform.processor() or platform.machine(), "versions": _versions()},
-        list(lookups.costs(timed, lookups.CONTEXTS, bar)),
-        lookups.worths(wanted, traces, bar),
-    )
-    bar.clear()
+    with _kept(log, bar):
+        timed = [*wanted, *lookups.itself()]
+        costs = lookups.costs(timed, lookups.CONTEXTS, records, bar)
+        worths = lookups.worths(wanted, traces, records, bar)
+    found = lookup_report.LookupReport(_call(options), _now(), setup, costs, worths)
     print(lookup_report.markdown(found))
     _publish(options.out, lookup_report.data(found), lookup_report.html(found))
+
+
+def _say_resumed(log: Path, records: Records | LookupRecords) -> None:
+    if records.anew:
+        _say(f"{log} is of another setup, so this starts anew: {'; '.join(records.anew)}.")
+    elif records.resumed:
+        _say(f"{log} holds {records.resumed} measurements of this setup; going on from there.")
+
+
+@contextmanager
+def _kept(log: Path, bar: Progress) -> Iterator[None]:
+    """Around the measuring: after an interrupt, says where what was measured is."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        bar.clear()
+        _say(f"What was measured is in {log}; the same call goes on from there.")
+        raise
 
 
 def _publish(name: str, data: dict, page: str) -> None:

@@ -1,14 +1,25 @@
-"""Lookups side by side: the decoder's own loop counts, and the tables say what it counted."""
+"""Lookups side by side: the decoder's own loop counts, the tables say what it counted, and what
+was measured is kept whatever happens."""
 
 import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import tiny
-from test_bench import HOSTILE, Silent, Tags
+from test_bench import HOSTILE, ROWS, Silent, Tags, run
 
-from pld_core.bench import lookup_report, lookups
-from pld_core.bench.lookups import Cost, Worth, behind, category_of, costs, made_up, rules, worths
+from pld_core.bench import code, lookup_report, lookups
+from pld_core.bench.lookup_records import Cost, LookupRecords
+from pld_core.bench.lookups import Worth, behind, category_of, costs, made_up, rules, worths
 from pld_core.bench.progress import Progress
+from pld_core.bench.records import Records
 from pld_core.cli import EXAMPLES, main
 from pld_core.events import dumps
 from pld_core.lookup import POLICIES
@@ -18,6 +29,7 @@ from pld_core.replay import what_if
 from pld_core.settings import Settings
 from pld_core.trace import lanes, read
 
+ROOT = Path(__file__).resolve().parent.parent
 DEFAULT = Settings().policy
 MODEL = tiny.model("Llama", 3)
 
@@ -36,9 +48,14 @@ def bar():
     return Progress(Silent())
 
 
-def test_every_rule_is_replayed_by_the_decoders_loop(traces):
+@pytest.fixture
+def records(tmp_path):
+    return LookupRecords(tmp_path / "r.jsonl", {})
+
+
+def test_every_rule_is_replayed_by_the_decoders_loop(traces, records):
     wanted = rules(3, 1, 10)
-    found = worths(wanted, traces, bar())
+    found = worths(wanted, traces, records, bar())
     assert [w.category for w in found] == sorted(
         w.category for w in found if w.category != "all"
     ) + ["all"] * len(wanted)
@@ -60,9 +77,9 @@ def test_every_rule_is_replayed_by_the_decoders_loop(traces):
     assert recent.tokens_per_pass > 2
 
 
-def test_trees_are_replayed_as_trees(traces):
+def test_trees_are_replayed_as_trees(traces, records):
     wanted = [rule for rule in rules(3, 1, 10) if rule.name.startswith(DEFAULT)]
-    found = [worth for worth in worths(wanted, traces, bar()) if worth.category == "all"]
+    found = [worth for worth in worths(wanted, traces, records, bar()) if worth.category == "all"]
     passes = [worth.passes for worth in found]
     assert passes == sorted(passes, reverse=True)
     assert found[-1].passes < found[0].passes
@@ -77,7 +94,7 @@ def test_all_of_ours_and_all_peers_stand_in_the_table():
     assert rules(3, 1, 10, "vote")[0].name == "vote"
 
 
-def test_a_lookup_is_timed_at_every_length():
+def test_a_lookup_is_timed_at_every_length(records):
     wanted = [rule for rule in rules(3, 1, 10) if rule.equal]
     now = [0.0]
 
@@ -85,7 +102,7 @@ def test_a_lookup_is_timed_at_every_length():
         now[0] += 1.0
         return now[0]
 
-    found = list(costs(wanted, (64, 128), bar(), clock))
+    found = costs(wanted, (64, 128), records, bar(), clock)
     assert [(c.rule, c.context) for c in found] == [
         (rule.label, length) for length in (64, 128) for rule in wanted
     ]
@@ -98,6 +115,94 @@ def test_the_made_up_text_is_the_same_every_time_and_repeats_itself():
     assert len(text) == 4000
     grams = [tuple(text[i : i + 8]) for i in range(len(text) - 8)]
     assert 0.1 < 1 - len(set(grams)) / len(grams) < 0.5
+
+
+class Counting:
+    """A rule's lookups: how many were made, and an interrupt in place of one."""
+
+    def __init__(self, rule, interrupted_at=None):
+        self.made = 0
+        self._rule = rule
+        self._interrupted_at = interrupted_at
+
+    def rule(self):
+        return replace(self._rule, make=self._make)
+
+    def _make(self, eos):
+        self.made += 1
+        if self.made == self._interrupted_at:
+            raise KeyboardInterrupt
+        return self._rule.make(eos)
+
+
+def test_timing_goes_on_where_it_was_cut(tmp_path):
+    file, (first, second, *_) = tmp_path / "r.jsonl", rules(3, 1, 10)
+    cut = Counting(first, interrupted_at=2)
+    ticks = iter(range(10**6)).__next__
+    with pytest.raises(KeyboardInterrupt):
+        costs([cut.rule(), second], (64, 128), LookupRecords(file, {"a": 1}), bar(), ticks)
+    with file.open("a") as lines:
+        lines.write('{"type": "cost", "rule": "nea')  # the power went
+    before = file.read_text()
+    again, other = Counting(first), Counting(second)
+    records = LookupRecords(file, {"a": 1})
+    assert (records.resumed, records.anew) == (2, [])
+    progress = bar()
+    found = costs([again.rule(), other.rule()], (64, 128), records, progress, lambda: 0.0)
+    assert (again.made, other.made) == (1, 1)
+    assert progress.seconds_left is not None
+    assert file.read_text().startswith(before)
+    assert [(c.context, c.lookup) for c in found] == [(64, 1), (64, 1), (128, 0.0), (128, 0.0)]
+    assert costs([first, second], (64, 128), LookupRecords(file, {"a": 1}), bar(), None) == found
+
+
+def test_replays_go_on_where_they_were_cut(traces, tmp_path):
+    file, (first, second, *_) = tmp_path / "r.jsonl", rules(3, 1, 10)
+    whole = worths([first, second], traces, LookupRecords(tmp_path / "whole.jsonl", {}), bar())
+    cut = Counting(second, interrupted_at=2)
+    with pytest.raises(KeyboardInterrupt):
+        worths([first, cut.rule()], traces, LookupRecords(file, {}), bar())
+    again, other = Counting(first), Counting(second)
+    records = LookupRecords(file, {})
+    assert records.resumed == 4
+    assert worths([again.rule(), other.rule()], traces, records, bar()) == whole
+    assert (again.made, other.made) == (0, 2)
+
+
+def test_a_run_is_known_by_what_it_holds(traces, tmp_path):
+    file, (rule, *_) = tmp_path / "r.jsonl", rules(3, 1, 10)
+    (_, one), (_, two), _ = traces
+    worths([rule], [("qa", one)], LookupRecords(file, {}), bar())
+    (renamed,) = worths([rule], [("chat", one)], LookupRecords(file, {}), bar())
+    (other,) = worths([rule], [("qa", two)], LookupRecords(file, {}), bar())
+    assert (renamed.category, renamed.tokens) == ("chat", len(one.ids))
+    assert (other.runs, other.tokens) == (1, len(two.ids))
+    assert LookupRecords(file, {}).resumed == 2
+
+
+def test_lookups_and_engines_share_a_file_and_each_goes_on(tmp_path):
+    file = tmp_path / "r.jsonl"
+    Records(file, {"model": "x"}).add(ROWS[0], "a", 1, run().to_json())
+    LookupRecords(file, {"code": "1"}).add(Cost("recent", True, 64, 1.0, 2.0))
+    engines, found = Records(file, {"model": "x"}), LookupRecords(file, {"code": "1"})
+    assert (engines.resumed, engines.anew) == (found.resumed, found.anew) == (1, [])
+    with file.open("a") as lines:
+        lines.write('{"type": "cost", "rule": "recent"}\n{"type": "replay", "rule": []}\n[]\n')
+    assert LookupRecords(file, {"code": "1"}).resumed == 1
+    anew = LookupRecords(file, {"code": "2"})
+    assert (anew.resumed, anew.anew) == (0, ["code was 1, now 2"])
+    assert Records(file, {"model": "x"}).resumed == 1
+
+
+def test_the_code_of_a_lookup_counts_and_that_of_the_page_does_not(tmp_path):
+    package = tmp_path / "pld_core"
+    shutil.copytree(ROOT / "pld_core", package, ignore=shutil.ignore_patterns("__pycache__"))
+    assert code.fingerprint(package) == code.fingerprint()
+    (package / "page" / "words.py").write_text("")
+    assert code.fingerprint(package) == code.fingerprint()
+    with (package / "lookup" / "nearest.py").open("a") as file:
+        file.write("\n")
+    assert code.fingerprint(package) != code.fingerprint()
 
 
 @pytest.mark.parametrize(
@@ -160,3 +265,59 @@ def test_the_command_replays_files_and_leaves_out_what_is_none(
     assert {cost["context"] for cost in data["costs"]} == {256, 512}
     assert "transformers itself, n 2, k 10" in {cost["rule"] for cost in data["costs"]}
     assert (tmp_path / "bench.html").read_text().startswith("<!doctype html>")
+
+
+@pytest.fixture
+def short(monkeypatch, tmp_path):
+    monkeypatch.setattr(lookups, "CONTEXTS", (256,))
+    monkeypatch.chdir(tmp_path)
+    return ["bench", "--lookup", str(EXAMPLES / "rename-in-code.ndjson")]
+
+
+def test_the_command_goes_on_and_starts_anew_for_another_lookup(short, tmp_path, capsys):
+    assert main(short) == 0
+    said = capsys.readouterr()
+    log = tmp_path / "bench.jsonl"
+    before = log.read_text()
+    assert main(short) == 0
+    again = capsys.readouterr()
+    assert f"holds {before.count(chr(10)) - 1} measurements of this setup; going on" in again.err
+    assert again.out == said.out
+    assert log.read_text() == before
+    assert main([*short, "--n-min", "2"]) == 0
+    assert "so this starts anew: lookup was " in capsys.readouterr().err
+    assert log.read_text().startswith(before)
+
+
+def test_an_interrupt_says_that_the_same_call_goes_on(short, monkeypatch, capsys):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(lookups, "worths", interrupted)
+    assert main(short) == 130
+    assert "What was measured is in bench.jsonl; the same call goes on" in capsys.readouterr().err
+
+
+def test_a_killed_command_goes_on(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    call = ["bench", "--lookup", str(EXAMPLES / "rename-in-code.ndjson")]
+    log = tmp_path / "bench.jsonl"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pld_core", *call],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    while not log.exists() or log.read_text().count("\n") < 9:
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    before = log.read_text()
+    assert not (tmp_path / "bench.html").exists()
+    monkeypatch.setattr(lookups, "CONTEXTS", (lookups.CONTEXTS[0],))  # the shortest came first
+    assert main(call) == 0
+    assert "going on from there" in capsys.readouterr().err
+    assert log.read_text().startswith(before)
+    lines = [json.loads(line) for line in log.read_text().splitlines() if line.endswith("}")]
+    made = [(m["rule"], m.get("context") or m["run"]) for m in lines if "rule" in m]
+    assert len(made) == len(set(made))

@@ -6,7 +6,8 @@ from dataclasses import asdict, dataclass
 from typing import Sequence
 
 from pld_core.bench import page
-from pld_core.bench.lookups import Cost, Worth, behind
+from pld_core.bench.lookup_records import Cost
+from pld_core.bench.lookups import Worth, behind
 from pld_core.bench.page import Html, el
 from pld_core.bench.report import table
 

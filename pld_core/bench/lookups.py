@@ -5,15 +5,15 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections import Counter
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
 from random import Random
 from statistics import median
 from time import process_time
-from typing import Callable, Iterator, Sequence
+from typing import Callable, Sequence
 
+from pld_core.bench.lookup_records import Cost, LookupRecords, Replayed, run_key
 from pld_core.bench.progress import Progress
 from pld_core.lookup import POLICIES, Draft, Lookup, build
 from pld_core.peers import ANY_LENGTH, PEERS
@@ -77,42 +77,44 @@ def _maker(name: str, n: int, k: int, equal: bool, n_min: int) -> Callable[..., 
     return lambda eos: PEERS[name](n=n, k=k, eos=eos, **least)
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """What a lookup costs at a context's length, in CPU seconds: reading a token of a context
-    that is new to it, and one pass (one token more and a draft), the median of LOOKUPS."""
-
-    rule: str
-    own: bool
-    context: int
-    token: float
-    lookup: float
-
-
 def costs(
-    wanted: Sequence[Rule], contexts: Sequence[int], bar: Progress, clock=process_time
-) -> Iterator[Cost]:
-    """Times each rule at each length, on the ends of one made-up text: what is looked up is the
-    same at every length."""
-    bar.plan("time", len(wanted) * len(contexts))
+    wanted: Sequence[Rule],
+    contexts: Sequence[int],
+    records: LookupRecords,
+    bar: Progress,
+    clock: Callable[[], float] = process_time,
+) -> list[Cost]:
+    """Times each rule at each length as far as `records` lacks it, on the ends of one made-up
+    text: what is looked up is the same at every length."""
+    every = [(rule, length) for length in contexts for rule in wanted]
+    todo = [(rule, length) for rule, length in every if (rule.label, length) not in records.found]
+    bar.plan("time", len(todo))
     whole = made_up(max(contexts) + LOOKUPS)
-    for length in contexts:
-        text = whole[-length - LOOKUPS :]
-        for rule in wanted:
-            bar.begin(f"{rule.label}, {length} tokens")
-            lookup = rule.make(())
-            began = clock()
-            lookup.extend(text[:length])
-            lookup.propose(rule.k)  # some only read when they are asked
-            token = (clock() - began) / length
-            spent = []
-            for place in range(length, len(text)):
-                began = clock()
-                lookup.extend(text[place : place + 1])
-                lookup.propose(rule.k)
-                spent.append(clock() - began)
-            bar.end("time")
-            yield Cost(rule.label, rule.own, length, token, median(spent))
+    for rule, length in todo:
+        bar.begin(f"{rule.label}, {length} tokens")
+        token, lookup = _timed(rule, whole[-length - LOOKUPS :], length, clock)
+        bar.end("time")
+        records.add(Cost(rule.label, rule.own, length, token, lookup))
+    bar.clear()
+    return [records.found[rule.label, length] for rule, length in every]
+
+
+def _timed(
+    rule: Rule, text: list[int], length: int, clock: Callable[[], float]
+) -> tuple[float, float]:
+    """Seconds for a token of the first `length`, and for a lookup at each of the others."""
+    lookup = rule.make(())
+    began = clock()
+    lookup.extend(text[:length])
+    lookup.propose(rule.k)  # some only read when they are asked
+    token = (clock() - began) / length
+    spent = []
+    for place in range(length, len(text)):
+        began = clock()
+        lookup.extend(text[place : place + 1])
+        lookup.propose(rule.k)
+        spent.append(clock() - began)
+    return token, median(spent)
 
 
 def made_up(length: int, seed: int = 0) -> list[int]:
@@ -162,7 +164,7 @@ def itself() -> list[Rule]:
     return [Rule("transformers itself", 2, 10, False, False, lambda eos: TransformersItself())]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Worth:
     """What a rule's drafts come to on the runs of a category."""
 
@@ -193,31 +195,45 @@ class Worth:
 
 
 def worths(
-    wanted: Sequence[Rule], traces: Sequence[tuple[str, Trace]], bar: Progress
+    wanted: Sequence[Rule],
+    traces: Sequence[tuple[str, Trace]],
+    records: LookupRecords,
+    bar: Progress,
 ) -> list[Worth]:
-    """Replays every run (category, lane) with every rule. Over all passes; the last category is
-    ALL, where there are several."""
-    bar.plan("replay", len(wanted) * len(traces))
-    found: dict[tuple[str, str], Worth] = {}
-    for rule in wanted:
-        for category, trace in traces:
-            bar.begin(f"{rule.label}, {category}")
-            settings = Settings(k=rule.k, adaptive=False)
-            n = what_if(trace, settings, rule.make(trace.start.eos)).numbers()
-            for name in dict.fromkeys((category, ALL)):
-                worth = found.setdefault(
-                    (rule.label, name), Worth(rule.label, rule.own, rule.equal, name)
-                )
-                for field, more in (
-                    ("runs", 1), ("tokens", n.tokens), ("passes", n.passes),
-                    ("unmatched", n.unmatched_passes), ("drafted", n.drafted),
-                    ("accepted", n.accepted),
-                ):  # fmt: skip
-                    setattr(worth, field, getattr(worth, field) + more)
-            bar.end("replay")
-    categories = Counter(category for category, _ in traces)
-    order = [*sorted(categories), ALL] if len(categories) > 1 else list(categories)
-    return [worth for name in order for worth in found.values() if worth.category == name]
+    """Replays every run (category, lane) with every rule, as far as `records` lacks it. Over all
+    passes; the last category is ALL, where there are several."""
+    runs = [(category, run_key(trace), trace) for category, trace in traces]
+    todo = [
+        (rule, category, run, trace)
+        for rule in wanted
+        for category, run, trace in runs
+        if (rule.label, run) not in records.found
+    ]
+    bar.plan("replay", len(todo))
+    for rule, category, run, trace in todo:
+        bar.begin(f"{rule.label}, {category}")
+        settings = Settings(k=rule.k, adaptive=False)
+        n = what_if(trace, settings, rule.make(trace.start.eos)).numbers()
+        bar.end("replay")
+        counts = (n.tokens, n.passes, n.unmatched_passes, n.drafted, n.accepted)
+        records.add(Replayed(rule.label, run, *counts))
+    bar.clear()
+    groups: dict[str, list[str]] = {}
+    for category, run, _ in sorted(runs, key=lambda run: run[0]):
+        groups.setdefault(category, []).append(run)
+    if len(groups) > 1:
+        groups[ALL] = [run for _, run, _ in runs]
+    return [
+        _worth(rule, category, [records.found[rule.label, run] for run in group])
+        for category, group in groups.items()
+        for rule in wanted
+    ]
+
+
+def _worth(rule: Rule, category: str, replayed: Sequence[Replayed]) -> Worth:
+    names = ("tokens", "passes", "unmatched", "drafted", "accepted")
+    sums = (sum(getattr(one, name) for one in replayed) for name in names)
+    return Worth(rule.label, rule.own, rule.equal, category, len(replayed), *sums)
 
 
 def category_of(path: Path) -> str:

@@ -7,7 +7,8 @@ import axe_playwright_python
 import pytest
 
 from pld_core.bench import lookup_report, page
-from pld_core.bench.lookups import Cost, Worth
+from pld_core.bench.lookup_records import Cost
+from pld_core.bench.lookups import Worth
 from pld_core.bench.numbers import cells
 from pld_core.bench.records import Failed, Measured
 from pld_core.bench.report import Report
