@@ -256,6 +256,16 @@ def test_what_an_engine_does_not_say_is_no_number():
     assert report.markdown(made).splitlines()[2].count(" - ") == 4
 
 
+def test_markdown_and_page_show_the_same_numbers():
+    found = cells([measured(engine, "r", t) for engine in ("ours-plain", "b") for t in (1, 2, 3)])
+    made = report.Report("", "", {}, {}, found, [])
+    html = page.benchmark(made)
+    for line in report.markdown(made).splitlines()[2:]:
+        shown = [cell.strip() for cell in line.strip("|").split("|")]
+        assert len(shown) == 7
+        assert all(f">{cell}</td>" in html for cell in shown)
+
+
 @pytest.mark.parametrize(
     "more", [{"tokens": 1}, {"seconds": 0.0}, {"at_first": None}, {"at_first": 4}]
 )

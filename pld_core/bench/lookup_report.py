@@ -9,7 +9,7 @@ from pld_core.bench import page
 from pld_core.bench.lookup_records import Cost
 from pld_core.bench.lookups import Worth, behind
 from pld_core.bench.page import Html, el
-from pld_core.bench.report import table
+from pld_core.bench.report import Call, table
 
 COPY = (
     "Peers' rules are our plain statements of them in Python: what they draft is that engine's, "
@@ -20,12 +20,9 @@ _POWERS = ((6, "1 µs"), (5, "10 µs"), (4, "100 µs"), (3, "1 ms"), (2, "10 ms"
 
 
 @dataclass(frozen=True, slots=True)
-class LookupReport:
-    """Everything that one call found. setup: machine and versions."""
+class LookupReport(Call):
+    """Everything that one call found of lookups."""
 
-    command: str
-    created: str
-    setup: dict
     costs: list[Cost]
     worths: list[Worth]
 
@@ -52,10 +49,7 @@ def markdown(report: LookupReport) -> str:
 def data(report: LookupReport) -> dict:
     """All of it as JSON's types."""
     return {
-        "version": 1,
-        "command": report.command,
-        "created": report.created,
-        "setup": report.setup,
+        **report.head(),
         "worths": [
             asdict(worth)
             | {"tokens_per_pass": worth.tokens_per_pass, "unmatched_share": worth.unmatched_share}
@@ -68,9 +62,7 @@ def data(report: LookupReport) -> dict:
 
 def html(report: LookupReport) -> str:
     """One page."""
-    about = {"date": report.created, "command": report.command}
-    about |= {name: str(value) for name, value in report.setup.items()}
-    parts: list[Html] = [page.facts(about)]
+    parts: list[Html] = [page.about(report)]
     if report.worths:
         parts += [
             el("h2", "Tokens per pass"),

@@ -8,7 +8,7 @@ from typing import Sequence
 
 from pld_core.bench.engines import PLAIN
 from pld_core.bench.numbers import ALL, Line
-from pld_core.bench.report import Report, number, ratios, spread
+from pld_core.bench.report import Call, Report, columns, ratios
 
 # No script and no request, whatever stands in the texts.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
@@ -84,8 +84,16 @@ def document(title: str, *body: Html) -> str:
     )
 
 
-def facts(pairs: dict[str, str]) -> Html:
-    return el("dl", *(joined(el("dt", name), el("dd", value)) for name, value in pairs.items()))
+def about(call: Call) -> Html:
+    """When and how it was measured, and on what the numbers depend."""
+    setup = {name: value for name, value in call.setup.items() if name != "engines"}
+    engines = {engine: said for engine, said in call.setup.get("engines", {}).items() if said}
+    facts = {"date": call.created, "command": call.command, **setup, **engines}
+    return el("dl", *(joined(el("dt", name), el("dd", _said(fact))) for name, fact in facts.items()))
+
+
+def _said(fact: object) -> str:
+    return ", ".join(f"{k} {v}" for k, v in fact.items()) if isinstance(fact, dict) else str(fact)
 
 
 def joined(*parts: Html) -> Html:
@@ -188,7 +196,7 @@ def benchmark(report: Report) -> str:
     lines = report.lines
     whole = [line for line in lines if line.category == ALL] or lines
     parts = [
-        facts(_about(report)),
+        about(report),
         el("h2", "Decode speed"),
         el("p", "Tokens per second after the first token, over all rows: median, quartiles as a "
                 "line.", class_="quiet"),
@@ -245,36 +253,10 @@ def _speeds(lines: Sequence[Line]) -> Html:
     )  # fmt: skip
 
 
-def _about(report: Report) -> dict[str, str]:
-    setup = report.setup
-    about = {"date": report.created, "command": report.command}
-    for name, value in setup.items():
-        if name == "engines":
-            continue
-        shown = value.items() if isinstance(value, dict) else None
-        about[name] = ", ".join(f"{k} {v}" for k, v in shown) if shown else str(value)
-    for engine, said in setup.get("engines", {}).items():
-        if said:
-            about[engine] = ", ".join(f"{k} {v}" for k, v in said.items())
-    return about
-
-
 def _lines(lines: Sequence[Line]) -> Html:
     head = ["rows", "engine", "tokens per pass", "tokens per second (quartiles)",
             f"times {PLAIN} (quartiles)", "first token, ms", "same text"]  # fmt: skip
-    rows = [
-        [
-            f"{line.category} ({line.rows})",
-            line.engine,
-            number(line.tokens_per_pass),
-            spread(line.rate, 1),
-            spread(line.against, 2),
-            f"{1000 * line.first_token:.0f}",
-            f"{line.same} of {line.compared}" if line.compared else "-",
-        ]
-        for line in lines
-    ]
-    return table(head, rows, "All numbers", words=(1,))
+    return table(head, [columns(line) for line in lines], "All numbers", words=(1,))
 
 
 def _rows(report: Report) -> Html:

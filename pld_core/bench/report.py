@@ -11,12 +11,27 @@ from pld_core.bench.records import Failed
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    """Everything that one call found. setup: what the numbers depend on, as recorded."""
+class Call:
+    """A call that measured. setup: what its numbers depend on, as recorded."""
 
     command: str
     created: str
     setup: dict
+
+    def head(self) -> dict:
+        """What its JSON begins with."""
+        return {
+            "version": 1,
+            "command": self.command,
+            "created": self.created,
+            "setup": self.setup,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Report(Call):
+    """Everything that one call found of engines."""
+
     prompts: dict[str, str]
     cells: list[Cell]
     failures: list[Failed]
@@ -39,19 +54,7 @@ class Report:
 def markdown(report: Report) -> str:
     """The table, and below it what is missing from it, as sentences."""
     head = ["rows", "engine", "tokens/pass", "tokens/s", "x plain", "first token ms", "same text"]
-    rows = [
-        [
-            f"{line.category} ({line.rows})",
-            line.engine,
-            number(line.tokens_per_pass),
-            spread(line.rate, 1),
-            spread(line.against, 2),
-            f"{1000 * line.first_token:.0f}",
-            f"{line.same}/{line.compared}" if line.compared else "-",
-        ]
-        for line in report.lines
-    ]
-    parts = [table([head, *rows])]
+    parts = [table([head, *map(columns, report.lines)])]
     if report.unsaid:
         parts.append("\n".join(f"- {said}" for said in report.unsaid))
     if report.failures:
@@ -62,14 +65,25 @@ def markdown(report: Report) -> str:
 def data(report: Report) -> dict:
     """All of it, every single measurement included, as JSON's types."""
     return {
-        "version": 1,
-        "command": report.command,
-        "created": report.created,
-        "setup": report.setup,
+        **report.head(),
         "lines": [asdict(line) for line in report.lines],
         "cells": [asdict(cell) | {"prompt": report.prompts.get(cell.key)} for cell in report.cells],
         "failures": [asdict(failure) for failure in report.failures],
     }
+
+
+def columns(line: Line) -> list[str]:
+    """Whose line it is, and its numbers: tokens per pass, decoded tokens per second, over plain
+    decoding's, milliseconds to the first token, how many texts are plain decoding's."""
+    return [
+        f"{line.category} ({line.rows})",
+        line.engine,
+        "-" if line.tokens_per_pass is None else f"{line.tokens_per_pass:.2f}",
+        _spread(line.rate, 1),
+        _spread(line.against, 2),
+        f"{1000 * line.first_token:.0f}",
+        f"{line.same}/{line.compared}" if line.compared else "-",
+    ]
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:
@@ -87,11 +101,7 @@ def _plain(character: str) -> str:
     return character if character.isprintable() else " "
 
 
-def number(value: float | None, digits: int = 2) -> str:
-    return "-" if value is None else f"{value:.{digits}f}"
-
-
-def spread(value: Spread | None, digits: int) -> str:
+def _spread(value: Spread | None, digits: int) -> str:
     """median (lower quartile..upper quartile)."""
     if value is None:
         return "-"
