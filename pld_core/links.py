@@ -91,6 +91,8 @@ FIELDS = {
 }
 NAMES = tuple(field.name for field in FIELDS.values())
 RANGES = {field.name: field for field in FIELDS.values()}
+FORM = (*TEXTS, *NAMES)
+"""What is asked of a visitor, in the order in which it is handed on."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ import pytest
 import app
 from pld_core import trace
 from pld_core.hosting.zerogpu import ZeroGpu, on_zero_gpu, seconds
+from pld_core.links import FORM
 from pld_core.serving import Request, RequestError, Rival, Slot, Status
 from tests import tiny
 from tests.zero import Zero
@@ -49,10 +50,9 @@ def handler(runner: ZeroGpu) -> Callable:
     (run,) = [fn for fn in page.fns.values() if fn.name == "run"]
     asked = SimpleNamespace(session_hash="s", client=SimpleNamespace(host="here"))
     defaults = [block.value for block in run.inputs]
-    names = list(run.fn.__signature__.parameters)[1:]
 
     def ask(**more):
-        values = {**dict(zip(names, defaults)), **more}
+        values = {**dict(zip(FORM, defaults, strict=True)), **more}
         return run.fn(asked, *values.values())
 
     return ask

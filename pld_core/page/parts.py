@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import Any, Iterable
 
 import gradio as gr
 import plotly
 
-from pld_core.links import RANGES
 from pld_core.page.words import Words
 
 STATIC = Path(__file__).resolve().parent.parent.parent / "static"
@@ -123,6 +121,7 @@ def begun_answer(presets: Iterable[dict[str, Any]]) -> str:
     ) ? "" : begun"""
 
 
+FOLDED = "() => document.querySelector('#unfold').setAttribute('aria-expanded', false)"
 UNFOLD = """() => {
   const unfolded = document.querySelector("#ask").classList.toggle("unfolded");
   document.querySelector("#unfold").setAttribute("aria-expanded", unfolded);
@@ -215,13 +214,3 @@ class Sentence(gr.HTML):
 
     def api_info(self) -> dict[str, Any]:
         return {"type": "string"}
-
-
-def slider(
-    name: str, label: str, value: int | None = None, most: float = math.inf, **more: Any
-) -> gr.Slider:
-    """A whole-number setting in its range, see links.FIELDS, and at most `most`."""
-    field = RANGES[name]
-    value = field.default if value is None else value
-    high = min(field.high, most)
-    return gr.Slider(field.low, high, min(value, high), step=1, label=label, **more)

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from playwright.sync_api import expect
 
-import app
+from pld_core.page.examples import presets
 from pld_core.serving import Rival
 from tests.browser.conftest import View, opened
 from tests.browser.scripted import ScriptedSlot, tokens_of
@@ -58,7 +58,7 @@ def test_every_control_reaches_the_decoder(view: View, slot: ScriptedSlot) -> No
 
 def test_a_begun_answer_goes_with_its_prompt(view: View) -> None:
     prompt, begun = (view.page.locator(f"#{name} textarea") for name in ("prompt", "answer-prefix"))
-    first = app.presets()[0]
+    first = presets()[0]
     expect(begun).to_have_value(first["answer_prefix"])
     prompt.fill(first["prompt"].replace("owl", "fox") + " Please.")  # it is still that prompt
     expect(begun).to_have_value(first["answer_prefix"])
@@ -107,7 +107,7 @@ def test_a_link_holds_the_example_the_settings_and_the_pass(view: View, slot: Sc
     view.part("range").fill("1")
     expect(view.part("position")).to_contain_text("pass 1 of")
     link = link_of(view)
-    first = app.presets()[0]
+    first = presets()[0]
     assert urlsplit(link).query == f"example=counting&n={first['n_max']}&k={first['k']}&max={first['max_new_tokens']}&pass=1"
     assert link.startswith(view.address)
     expect(view.page.locator("#link-note")).to_have_text("Copied.")

@@ -4,8 +4,8 @@ import time
 
 from playwright.sync_api import expect
 
-import app
 from pld_core.events import Compared, End, dumps, read
+from pld_core.page.examples import presets
 from pld_core.serving import Status
 from tests.browser.conftest import EXAMPLE_ANSWER, EXAMPLE_PROMPT, View, opened
 from tests.browser.scripted import ScriptedSlot, lane, lines, tokens_of
@@ -231,7 +231,7 @@ def test_settings_reach_the_decoder(view: View, slot: ScriptedSlot) -> None:
 def test_a_preset_fills_the_form_and_says_what_it_is_about(
     view: View, slot: ScriptedSlot
 ) -> None:
-    preset = app.presets()[-1]
+    preset = presets()[-1]
     slot.answer = LETTERS_ANSWER
     view.page.locator("#preset input").click()
     view.page.get_by_role("option", name=preset["title"]).click()
