@@ -72,7 +72,7 @@ class Outcome:
         return self.compared.verdict if self.compared else "refused"
 
 
-def checks(max_new_tokens: int, n_max: int = 3, k: int = 10) -> list[Check]:
+def checks(max_new_tokens: int, n_max: int = 3, k: int = 15) -> list[Check]:
     """Greedy, sampled, with processors, with trees of drafts, and strict (one fixed width)."""
     # every match is drafted whole: that asks most of exactness
     base = Settings(n_max=n_max, k=k, max_new_tokens=max_new_tokens, adaptive=False)

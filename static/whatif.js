@@ -3,7 +3,7 @@
 (function (lens) {
   "use strict";
 
-  const UNSET = { n_max: 3, n_min: 1, k: 10, policy: "nearest", search: "context", periodic: true, max_new_tokens: 256, fixed_width: 0, adaptive: false, branches: 1 };
+  const UNSET = { n_max: 3, n_min: 1, k: 15, policy: "nearest", search: "context", periodic: true, max_new_tokens: 256, fixed_width: 0, adaptive: false, branches: 1 };
   const { Adaptive, areCosts, lookups, NODES, Growing, only, walk, isChain, keptBranch } = lens;
 
   // The lookup settings of a lane, complete; what it did not record is the decoder's default.
