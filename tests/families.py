@@ -186,9 +186,35 @@ REFUSED = {
 def network(family, seed=0):
     """Random weights, large enough that the next token depends on the whole context."""
     config_class, model_class, more = {**FAMILIES, **ENCODER_DECODER, **REFUSED}[family]
-    torch.manual_seed(seed)
     small = {k: v for k, v in SMALL.items() if family not in NO_LIMIT or "position" not in k}
     config = getattr(transformers, config_class)(**{**small, **more})
+    return _made(config, model_class, seed)
+
+
+@cache
+def stray_window():
+    """A Llama with a window in its config that its architecture does not know, as one has that
+    was made out of a Mistral."""
+    config = transformers.LlamaConfig(**SMALL, sliding_window=8)
+    return _made(config, "LlamaForCausalLM")
+
+
+@cache
+def longrope(border=40):
+    """A Phi3 that turns prompts of more positions than `border` by other angles."""
+    rope = {
+        **{"rope_type": "longrope", "rope_theta": 10000.0, "factor": 4.0},
+        **{"long_factor": [4.0] * 4, "short_factor": [1.0] * 4},
+        "original_max_position_embeddings": border,
+    }
+    config = transformers.Phi3Config(
+        **SMALL, rope_parameters=rope, original_max_position_embeddings=border
+    )
+    return _made(config, "Phi3ForCausalLM")
+
+
+def _made(config, model_class, seed=0):
+    torch.manual_seed(seed)
     made = getattr(transformers, model_class)(config).eval().float()
     with torch.no_grad():
         for name, weights in made.named_parameters():
@@ -202,7 +228,17 @@ def network(family, seed=0):
 
 def model(family, seed=0):
     """A Model without a tokenizer: it makes targets, and runs no prompts."""
-    return Model(f"tiny {family}", "", network(family, seed), SimpleNamespace(eos_token_id=None))
+    return model_of(network(family, seed), family)
+
+
+def model_of(network, name="one"):
+    return Model(f"tiny {name}", "", network, SimpleNamespace(eos_token_id=None))
+
+
+@torch.inference_mode()
+def recompute(network, context):
+    """Logits [len(context), V] without any cache."""
+    return network(torch.tensor([context]), use_cache=False).logits[0].float()
 
 
 def prompt_of(family, seed, length=20):

@@ -8,7 +8,7 @@ import pytest
 import toy
 
 from pld_core import trace
-from pld_core.decoder import PromptError, decode
+from pld_core.decoder import PromptError, Reading, decode
 from pld_core.events import End, Match, Pass, Prefill, Start, dumps
 from pld_core.lookup import Draft, NgramLookup, NoLookup, build
 from pld_core.settings import Settings
@@ -357,6 +357,22 @@ def test_a_pass_is_timed_apart_from_its_reader():
         elif isinstance(event, Pass):
             assert event.seconds.total + event.seconds.record < 10
             assert min(event.seconds.lookup, event.seconds.forward, event.seconds.accept) > 0
+
+
+def test_the_parts_of_a_prompt_are_timed_as_its_prefill():
+    class InParts(toy.ToyTarget):
+        def read(self, ids):
+            yield from (2, 4)
+
+    run = toy.Run(12, [1, 2, 1, 2, 3], Settings(max_new_tokens=3))
+    seconds = []
+    for parts in (False, True):
+        found = list(run.events(target=InParts(run.choose), parts=parts))
+        read = [event.tokens for event in found if isinstance(event, Reading)]
+        assert read == ([2, 4] if parts else [])
+        seconds += [event.seconds for event in found if isinstance(event, Prefill)]
+    # one tick for what is left, one for each part, one for there being no other
+    assert seconds == [1, 4]
 
 
 @pytest.mark.parametrize("late", [False, True])

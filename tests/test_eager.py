@@ -7,14 +7,15 @@ from collections import Counter
 import pytest
 import toy
 import torch
-from families import FAMILIES, LETTERS, LIMIT, NO_LIMIT, network, prompt_of, reference
+from families import FAMILIES, LETTERS, LIMIT, NO_LIMIT, network, prompt_of, recompute, reference
 
 from pld_core import trace
 from pld_core.decoder import decode
 from pld_core.ends import Ends
 from pld_core.events import Match, Pass, Prefill, Prompt, Start
 from pld_core.lookup import Draft, build
-from pld_core.models.eager import EagerTarget, context_limit
+from pld_core.models.eager import EagerTarget
+from pld_core.models.sequence import context_limit
 from pld_core.sampling import Chooser
 from pld_core.settings import Settings
 
@@ -55,12 +56,6 @@ def lane_of(*arguments, **named):
     (lane,) = trace.lanes(events(*arguments, **named)).values()
     assert list(lane.laws()) == []
     return lane
-
-
-@torch.inference_mode()
-def recompute(model, context):
-    """Logits [len(context), V] without any cache."""
-    return model(torch.tensor([context]), use_cache=False).logits[0].float()
 
 
 class Right:

@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 import toy
 import torch
-import transformers
 from families import (
     ENCODER_DECODER,
     FAMILIES,
@@ -17,11 +16,14 @@ from families import (
     NO_LIMIT,
     NOT_STRICT,
     REFUSED,
-    SMALL,
+    longrope,
     model,
+    model_of,
     network,
     prompt_of,
+    recompute,
     reference,
+    stray_window,
 )
 
 from pld_core import trace
@@ -30,7 +32,6 @@ from pld_core.events import Match, Pass, Prefill, Prompt, Start
 from pld_core.lookup import Draft, build
 from pld_core.models.errors import ModelError
 from pld_core.models.loading import _check_rollback
-from pld_core.models.model import Model
 from pld_core.settings import Sampling, Settings, SettingsError
 
 SAMPLED = Sampling(temperature=1.1, top_p=0.95, seed=3)
@@ -280,20 +281,8 @@ def test_an_architecture_that_cannot_roll_back_is_refused_by_name(family):
 
 
 def test_a_window_that_the_architecture_does_not_know_is_none():
-    # as a Llama's config has it that was made out of a Mistral
-    torch.manual_seed(0)
-    config = transformers.LlamaConfig(**SMALL, sliding_window=8)
-    made = transformers.LlamaForCausalLM(config).eval()
-    with torch.no_grad():
-        for weights in made.parameters():
-            if weights.dim() > 1:
-                weights.normal_(0, 0.4)
-    tiny = Model("tiny", "", made, model("Llama").tokenizer)
-    ids, output = prompt_of("Llama", 1), []
-    for _ in range(LONG):
-        with torch.inference_mode():
-            logits = made(torch.tensor([ids + output]), use_cache=False).logits
-        output.append(int(logits[0, -1].argmax()))
+    tiny, ids = model_of(stray_window()), prompt_of("Llama", 1)
+    output = recomputed(tiny.network, ids, LONG)
     for settings in (Settings(k=0), Settings(k=6), Settings(k=6, fixed_width=7)):
         assert lane_of(tiny, ids, replace(settings, max_new_tokens=LONG)).ids == output
 
@@ -301,27 +290,17 @@ def test_a_window_that_the_architecture_does_not_know_is_none():
 @pytest.mark.parametrize("length", [20, 40, 41, 60])
 @pytest.mark.parametrize("width", [0, 7])
 def test_the_angles_of_longrope_never_change_within_an_answer(length, width):
-    torch.manual_seed(0)
-    rope = {
-        **{"rope_type": "longrope", "rope_theta": 10000.0, "factor": 4.0},
-        **{"long_factor": [4.0] * 4, "short_factor": [1.0] * 4},
-        "original_max_position_embeddings": 40,
-    }
-    config = transformers.Phi3Config(
-        **SMALL, rope_parameters=rope, original_max_position_embeddings=40
-    )
-    made = transformers.Phi3ForCausalLM(config).eval()
-    with torch.no_grad():
-        for weights in made.parameters():
-            if weights.dim() > 1:
-                weights.normal_(0, 0.4)
-    tiny = Model("tiny", "", made, model("Phi3").tokenizer)
-    ids, expected = prompt_of("Phi3", 1, length), []
-    while len(expected) < 30 and len(ids + expected) <= (40 if length <= 40 else LIMIT):
-        with torch.inference_mode():
-            logits = made(torch.tensor([ids + expected]), use_cache=False).logits
-        expected.append(int(logits[0, -1].argmax()))
+    tiny, ids = model_of(longrope(border=40)), prompt_of("Phi3", 1, length)
+    expected = recomputed(tiny.network, ids, min(30, (40 if length <= 40 else LIMIT) - length + 1))
     for k in (0, 6):
         lane = lane_of(tiny, ids, Settings(k=k, max_new_tokens=30, fixed_width=width))
         assert lane.ids == expected
         assert lane.end.reason == ("context_full" if length <= 40 else "length")
+
+
+def recomputed(network, ids, limit):
+    """The greedy output without any cache."""
+    output = []
+    for _ in range(limit):
+        output.append(int(recompute(network, ids + output)[-1].argmax()))
+    return output

@@ -28,6 +28,7 @@ from pld_core.models.fused import FusedNetwork
 from pld_core.models.graphed import GraphedNetwork, bucket, can_graph, length_class
 from pld_core.models.graphs import CudaRecorder
 from pld_core.models.model import Model
+from pld_core.models.sequence import SequenceTarget
 from pld_core.prompting import Ask
 from pld_core.settings import Sampling, Settings
 
@@ -136,7 +137,7 @@ def test_the_context_of_the_model_is_filled_and_never_overrun(room, fixed):
 
 
 def test_a_prompt_of_several_chunks_is_read_whole(monkeypatch):
-    monkeypatch.setattr(graphed, "PREFILL_CHUNK", 7)
+    monkeypatch.setattr(SequenceTarget, "part", 7)
     model = model_of("Qwen3")
     for length in (1, 6, 7, 8, 50):
         ids = prompt_of("Qwen3", length, length)
@@ -385,6 +386,20 @@ def test_a_seat_is_empty_when_it_is_taken_again():
     assert model.fused._free == [seat]
 
 
+def test_a_lane_that_is_left_while_it_reads_its_prompt_leaves_its_seat(monkeypatch):
+    monkeypatch.setattr(SequenceTarget, "part", 7)
+    model, ids = model_of("Llama"), prompt_of("Llama", 1, 40)
+    target = model.target(Settings(max_new_tokens=30), len(ids))
+    assert next(target.read(ids)) == 7 and model.fused._free == []
+    del target
+    gc.collect()
+    (seat,) = model.fused._free
+    lane = lane_of(model, ids[:9], Settings(max_new_tokens=30))
+    assert lane.ids == reference(network("Llama"), ids[:9], 30)
+    gc.collect()
+    assert model.fused._free == [seat]
+
+
 def test_a_lane_that_outgrows_its_seat_keeps_what_it_holds():
     recorder = Recorder()
     model, ids = model_of("Llama", recorder=recorder), prompt_of("Llama", 1)
@@ -532,7 +547,7 @@ def test_the_shapes_and_dtypes_of_half_precision_on_a_device(family):
 def test_a_prompt_is_read_alike_by_the_other_attention():
     model = model_of("Llama")
     own, ids = model.fused, prompt_of("Llama", 3, 60)
-    wanted = own.prefill(own.take(100), ids)
+    wanted = own.read(own.take(100), 0, ids)
     seat, begin = own.take(100), 0
     for end in (25, 60):
         slots = torch.arange(begin, end)

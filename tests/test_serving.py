@@ -10,6 +10,7 @@ from pld_core import trace
 from pld_core.cost import PassCost
 from pld_core.events import Compared, read
 from pld_core.models.fused import FusedNetwork
+from pld_core.models.graphed import GraphedNetwork
 from pld_core.replay import what_if
 from pld_core.serving import (
     LONGEST_SECONDS,
@@ -24,6 +25,7 @@ from pld_core.serving import (
 )
 from pld_core.settings import Settings
 from tests import tiny
+from tests.recorder import Recorder
 
 PROMPT = tiny.PROMPT
 RIVALS = Rival(n_max=1, n_min=1, k=2, policy="oldest")
@@ -164,34 +166,84 @@ def test_sending_takes_its_share_of_a_run_and_news_is_never_old(cost: float, too
         assert sending - 2 * cost <= SENDING_SHARE * now  # all but the first and the last
 
 
-def test_a_long_prompt_can_be_left_while_it_is_read() -> None:
-    slot = Slot()
-    made = tiny.model("Llama", seed=5, limit=8192)
-    (*_, whole) = ready(slot, made).run(LONG)
-    network = deepcopy(made.network)  # its weights are given away
-    ready(slot, replace(made, network=network, fused=FusedNetwork(network)))
-    read: list[int] = []
-    forward = slot._model.fused.forward
+def ours(model):
+    network = deepcopy(model.network)  # its weights are given away
+    return replace(model, network=network, fused=FusedNetwork(network))
 
-    def counted(tokens, *rest, **more):
-        read.append(len(tokens))
-        return forward(tokens, *rest, **more)
 
-    slot._model.fused.forward = counted
-    updates = slot.run(LONG)
+def ours_for_a_gpu(model):
+    fused = ours(model).fused
+    return replace(model, fused=GraphedNetwork(fused, recorder=Recorder()))
+
+
+LONG = Request(PROMPT * 16, chat=False, adaptive=False, max_new_tokens=4, plain=False)
+ENGINES = pytest.mark.parametrize(
+    "request_, engine",
+    [
+        (LONG, lambda model: model),
+        (replace(LONG, strict=True), lambda model: model),
+        (LONG, ours),
+        (LONG, ours_for_a_gpu),
+    ],
+    ids=["transformers", "strict", "ours", "ours for a GPU"],
+)
+
+
+@pytest.fixture
+def long(request_, engine, monkeypatch) -> tuple[Slot, list[int], trace.Trace]:
+    """A slot, how many tokens each read of it takes, and what the long run says."""
+    slot = ready(Slot(), tiny.model("Llama", seed=5, limit=8192))
+    expected = told(slot, request_)
+    ready(slot, engine(slot._model))
+    target = type(slot._model.target(request_.settings(), 4))
+    whole, read = target._read, []
+
+    def counted(self, ids):
+        read.append(len(ids))
+        return whole(self, ids)
+
+    monkeypatch.setattr(target, "_read", counted)
+    return slot, read, expected
+
+
+def told(slot: Slot, request: Request) -> trace.Trace:
+    return trace.read(streamed(slot, request).splitlines())["pld"]
+
+
+@ENGINES
+def test_a_long_prompt_can_be_left_while_it_is_read(long, request_) -> None:
+    slot, read, expected = long
+    updates = slot.run(request_)
     assert "prefill" not in next(updates) and read == []
     assert "prefill" not in next(updates) and read == [512]
     updates.close()
     assert read == [512] and not slot._turn.locked()
-    (*_, again) = slot.run(LONG)
-    same = [trace.read(text.splitlines())["pld"] for text in (whole, again)]
-    assert same[0].ids == same[1].ids and list(same[1].laws()) == []
-    assert same[1].prefill.seconds > 0
-    tokens = len(same[1].start.prompt.ids)
-    assert tokens > 1024 and sum(read[1:4]) == tokens and read[1:3] == [512, 512]
+    again = told(slot, request_)
+    assert again.ids == expected.ids and list(again.laws()) == []
+    assert again.prefill.seconds > 0
+    tokens = len(again.start.prompt.ids)
+    assert tokens > 1024 and sum(read[1:]) == tokens and read[1:3] == [512, 512]
 
 
-LONG = Request(PROMPT * 16, chat=False, adaptive=False, max_new_tokens=4, plain=False)
+@ENGINES
+def test_a_long_prompt_that_fails_while_it_is_read_leaves_nothing(
+    long, request_, monkeypatch
+) -> None:
+    slot, read, expected = long
+    target = type(slot._model.target(request_.settings(), 4))
+    whole = target._read
+
+    def fails(self, ids):
+        if len(read) == 1:
+            raise MemoryError
+        return whole(self, ids)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(target, "_read", fails)
+        failed = told(slot, request_)
+    assert (failed.end.reason, failed.end.message) == ("error", "The device ran out of memory.")
+    assert read == [512] and failed.prefill is None and not slot._turn.locked()
+    assert told(slot, request_).ids == expected.ids
 
 
 def ready(slot: Slot, model) -> Slot:

@@ -184,7 +184,7 @@ class Run:
     def target(self, **changes):
         return ToyTarget(self.choose, self.context_limit, **changes)
 
-    def events(self, lookup=None, target=None, lane="pld", clock=None):
+    def events(self, lookup=None, target=None, lane="pld", clock=None, parts=False):
         return decode(
             self.start(lane),
             target or self.target(),
@@ -192,6 +192,7 @@ class Run:
             pieces(),
             self.settings,
             clock=clock or itertools.count().__next__,
+            parts=parts,
         )
 
     def trace(self, lookup=None):

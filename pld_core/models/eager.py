@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import inspect
-from typing import Sequence
+from typing import Iterator, Sequence
 
 import torch
 from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 
 from pld_core import tree
+from pld_core.models.sequence import SequenceTarget, context_limit
 from pld_core.models.trees import tree_mask
 from pld_core.sampling import ChosenScores, Chooser
 
 
-class EagerTarget:
+class EagerTarget(SequenceTarget):
     """A model with a growing cache of its own; see Target. Batch 1.
 
     The cache keeps what a rollback over a sliding window needs (`activate_past_recording`),
@@ -24,12 +25,10 @@ class EagerTarget:
 
     def __init__(self, model: PreTrainedModel, chooser: Chooser, reads_trees: bool = False) -> None:
         config = model.config.get_text_config(decoder=True)
-        self.vocabulary: int = config.vocab_size
-        self.context_limit: int | None = context_limit(config)
+        super().__init__(config, chooser)
         self._config = config
         self._model = model
         self._reads_trees = reads_trees
-        self._chooser = chooser
         self._cache = DynamicCache(config=None if _stray_window(config) else config)
         self._cache.activate_past_recording()
         self._last_only = (
@@ -37,24 +36,18 @@ class EagerTarget:
             if "logits_to_keep" in inspect.signature(model.forward).parameters
             else {}
         )
-        self._ids: list[int] = []  # those in the cache
-        self._width = 0
-
-    @property
-    def room(self) -> int:
-        limit = self.context_limit
-        return 2**31 if limit is None else limit - len(self._ids)
 
     @property
     def can_roll_back(self) -> bool:
         """Whether the cache says so; known for certain only after a prefill."""
         return self._cache.is_croppable
 
-    def prefill(self, ids: Sequence[int]) -> ChosenScores:
+    def read(self, ids: Sequence[int]) -> Iterator[int]:
         self.context_limit = context_limit(self._config, len(ids))
-        logits = self._run(ids, **self._last_only)
-        self._cache.crop(0)
-        return self._chooser.scores(logits[-1:], self._ids)
+        # a first part on this side of the border of "longrope" would be turned by other angles
+        # than a prompt that goes beyond it
+        if context_limit(self._config, self.part) == self.context_limit:
+            yield from super().read(ids)
 
     @property
     def trees(self) -> bool:
@@ -68,11 +61,10 @@ class EagerTarget:
         as_tree = self._as_tree(parents) if parents else {}
         return self._chooser.scores(self._run(tokens, **as_tree), self._ids, parents)
 
-    def commit(self, positions: int, rows: Sequence[int] = ()) -> None:
-        kept = [0, *rows[: positions - 1]]
-        if rows and kept != list(range(positions)):
-            self._move(kept)
-        self._forget(self._width - positions)
+    def _read(self, ids: Sequence[int]) -> torch.Tensor:
+        logits = self._run(ids, **self._last_only)
+        self._forget(0)
+        return logits[-1:]
 
     def _as_tree(self, parents: Sequence[int]) -> dict:
         begin, device = len(self._ids), self._model.device
@@ -81,18 +73,15 @@ class EagerTarget:
         return {"position_ids": begin + depths, "attention_mask": mask[None, None]}
 
     @torch.inference_mode()
-    def _move(self, rows: Sequence[int]) -> None:
-        """Puts the last forward's positions `rows`, rising, where it began."""
-        begin = len(self._ids) - self._width
+    def _move(self, begin: int, rows: Sequence[int]) -> None:
         places = [begin + row for row in rows]
         for layer in self._cache.layers:
             for states in (layer.keys, layer.values):
                 states[..., begin : begin + len(rows), :] = states[..., places, :]
-        self._ids[begin : begin + len(rows)] = [self._ids[place] for place in places]
 
     def _forget(self, count: int) -> None:
+        super()._forget(count)
         self._cache.crop(-count)
-        del self._ids[len(self._ids) - count :]
 
     @torch.inference_mode()
     def _run(self, tokens: Sequence[int], **more) -> torch.Tensor:
@@ -113,25 +102,3 @@ def _stray_window(config) -> bool:
         and getattr(config, "sliding_window", None) is not None
         and not hasattr(type(config), "sliding_window")
     )
-
-
-def context_limit(config, prompt_length: int = 2**31) -> int | None:
-    """How many positions a model of this config has; None when it names no limit or counts
-    relative positions only (T5).
-
-    "longrope" turns all positions by other angles once there are more than were trained at
-    first, so the keys of the shorter context are worth nothing in the longer one: a prompt on
-    this side of the border has the positions up to it, one beyond it has all.
-    """
-    if hasattr(config, "relative_attention_num_buckets"):
-        return None
-    rope = getattr(config, "rope_parameters", None) or {}
-    if rope.get("rope_type") == "longrope":
-        border = rope.get("original_max_position_embeddings")
-        if border and prompt_length <= border:
-            return border
-    for name in ("max_position_embeddings", "n_positions", "max_seq_len"):
-        limit = getattr(config, name, None)
-        if isinstance(limit, int) and limit > 0:
-            return limit
-    return None

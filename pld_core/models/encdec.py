@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Sequence
+from typing import Iterator, Sequence
 
 import torch
 from transformers import DynamicCache, EncoderDecoderCache, PreTrainedModel
@@ -22,6 +22,9 @@ class EncoderDecoderTarget(EagerTarget):
         super().__init__(model, chooser)
         self._cache = EncoderDecoderCache(self._cache, DynamicCache())
         self._encoded = None
+
+    def read(self, ids: Sequence[int]) -> Iterator[int]:
+        return iter(())  # an encoder looks both ways, so it reads its text in one go
 
     def prefill(self, ids: Sequence[int]) -> ChosenScores:
         with torch.inference_mode():

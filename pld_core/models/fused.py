@@ -11,12 +11,11 @@ import torch.nn.functional as F
 from transformers import PreTrainedModel
 
 from pld_core import tree
-from pld_core.models.eager import context_limit
+from pld_core.models.sequence import SequenceTarget
 from pld_core.models.trees import tree_mask
 from pld_core.sampling import ChosenScores, Chooser
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
-PREFILL_CHUNK = 512  # positions; bounds the memory of a long prompt's attention
 _SCORES = 1 << 26  # attention scores that are held at once
 
 
@@ -244,7 +243,7 @@ class FusedCache:
         ]
 
 
-class FusedTarget:
+class FusedTarget(SequenceTarget):
     """A fused network with the cache of one sequence; see Target.
 
     positions: how many the lane is expected to need. fixed_width: strict mode, see
@@ -255,36 +254,12 @@ class FusedTarget:
     def __init__(
         self, network: FusedNetwork, chooser: Chooser, positions: int, fixed_width: int = 0
     ) -> None:
-        self.vocabulary: int = network.config.vocab_size
-        self.context_limit = context_limit(network.config)
-        if self.context_limit is not None:
-            positions = min(positions, self.context_limit)
+        super().__init__(network.config, chooser)
+        positions = min(positions, self.room)
         self._network = network
-        self._chooser = chooser
         self._fixed_width = fixed_width
         fixed = positions + fixed_width if fixed_width else 0
         self._cache = FusedCache(network, positions, fixed)
-        self._ids: list[int] = []
-        self._width = 0
-
-    @property
-    def room(self) -> int:
-        limit = self.context_limit
-        return 2**31 if limit is None else limit - len(self._ids)
-
-    can_roll_back = True
-    part = PREFILL_CHUNK
-
-    def read(self, ids: Sequence[int]) -> None:
-        self._network.forward(ids, self._cache, last_only=True)
-
-    def prefill(self, ids: Sequence[int]) -> ChosenScores:
-        for start in range(self._cache.length, len(ids), PREFILL_CHUNK):
-            logits = self._network.forward(
-                ids[start : start + PREFILL_CHUNK], self._cache, last_only=True
-            )
-        self._ids = list(ids)
-        return self._chooser.scores(logits, self._ids)
 
     @property
     def trees(self) -> bool:
@@ -300,13 +275,16 @@ class FusedTarget:
         scores.width = len(logits)
         return scores
 
-    def commit(self, positions: int, rows: Sequence[int] = ()) -> None:
-        begin = len(self._ids) - self._width
-        kept = [0, *rows[: positions - 1]]
-        if rows and kept != list(range(positions)):
-            self._cache.move(begin, kept)
-            self._ids[begin : begin + positions] = [self._ids[begin + row] for row in kept]
-        del self._ids[begin + positions :]
+    def _read(self, ids: Sequence[int]) -> torch.Tensor:
+        logits = self._network.forward(ids, self._cache, last_only=True)
+        self._ids.extend(ids)
+        return logits
+
+    def _move(self, begin: int, rows: Sequence[int]) -> None:
+        self._cache.move(begin, rows)
+
+    def _forget(self, count: int) -> None:
+        super()._forget(count)
         self._cache.length = len(self._ids)
 
 

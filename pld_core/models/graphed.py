@@ -14,9 +14,9 @@ from torch.nn.attention.bias import causal_lower_right
 from transformers import PreTrainedModel
 
 from pld_core import tree
-from pld_core.models.eager import context_limit
-from pld_core.models.fused import PREFILL_CHUNK, FusedNetwork, can_fuse
+from pld_core.models.fused import FusedNetwork, can_fuse
 from pld_core.models.graphs import CudaRecorder, Graphs, Recorder
+from pld_core.models.sequence import SequenceTarget
 from pld_core.models.trees import tree_mask
 from pld_core.sampling import MARGIN_LIMIT, Chooser, ChosenScores
 
@@ -176,23 +176,20 @@ class GraphedNetwork:
     # Passes.
 
     @torch.inference_mode()
-    def prefill(self, seat: Seat, ids: Sequence[int]) -> torch.Tensor:
-        """Reads ids [P] from an empty cache in chunks. Returns the last one's logits [1, V].
-        Prompts are of any length, so nothing of this is captured."""
-        for begin in range(0, len(ids), PREFILL_CHUNK):
-            chunk = torch.tensor(ids[begin : begin + PREFILL_CHUNK], device=self.device)
-            ramp = torch.arange(len(chunk), device=self.device)
-            start = torch.tensor([begin], device=self.device)
-            end = begin + len(chunk)
-            with self._on_stream(), _exact_float32():
-                if self._cuda and seat.cache.dtype != torch.float32:
-                    mix = self._mix_by_flash(begin, end)
-                else:
-                    sees = _causal(len(chunk), self.device)
-                    mix = self._mix(start, start + ramp, sees, self.keys_for(end))
-                x = self._hidden(seat, chunk, start + ramp, start + ramp, mix)
-                logits = self._logits(x[-1:], start + ramp[-1:])
-        return logits
+    def read(self, seat: Seat, start: int, ids: Sequence[int]) -> torch.Tensor:
+        """Reads a part of a prompt at position `start`. Returns the last one's logits [1, V].
+        Parts are of any length, so nothing of this is captured."""
+        end = start + len(ids)
+        tokens = torch.tensor(ids, device=self.device)
+        slots = torch.arange(start, end, device=self.device)
+        with self._on_stream(), _exact_float32():
+            if self._cuda and seat.cache.dtype != torch.float32:
+                mix = self._mix_by_flash(start, end)
+            else:
+                sees = _causal(len(ids), self.device)
+                mix = self._mix(slots[:1], slots, sees, self.keys_for(end))
+            x = self._hidden(seat, tokens, slots, slots, mix)
+            return self._logits(x[-1:], slots[-1:])
 
     @torch.inference_mode()
     def step(
@@ -350,49 +347,35 @@ class GraphedScores(ChosenScores):
         return self._read_rows
 
 
-class GraphedTarget:
+class GraphedTarget(SequenceTarget):
     """A graphed network with the cache of one sequence; see Target.
 
     positions: how many the lane may need; its seat grows to hold them. fixed_width:
-    strict mode, see StaticTarget. Nothing is allocated before the prefill, so that a device
+    strict mode, see StaticTarget. Nothing is allocated before the prompt is read, so that a device
     without room says so in the run that found it full.
     """
-
-    can_roll_back = True
 
     def __init__(
         self, network: GraphedNetwork, chooser: Chooser, positions: int, fixed_width: int = 0
     ) -> None:
-        self.vocabulary: int = network.config.vocab_size
-        self.context_limit = context_limit(network.config)
-        if self.context_limit is not None:
-            positions = min(positions, self.context_limit)
+        super().__init__(network.config, chooser)
         self._network = network
-        self._chooser = chooser
         self._fixed_width = fixed_width
-        self._positions = positions
+        self._positions = min(positions, self.room)
         self._seat: Seat | None = None
         self._release = None
-        self._ids: list[int] = []
-        self._width = 0
-
-    @property
-    def room(self) -> int:
-        limit = self.context_limit
-        return 2**31 if limit is None else limit - len(self._ids)
 
     @property
     def trees(self) -> bool:
         return self._fixed_width == 0
 
-    def prefill(self, ids: Sequence[int]) -> ChosenScores:
-        self._network.widen(self._fixed_width)
-        # few answers are as long as they may be; strict mode reads them all
-        positions = self._positions if self._fixed_width else len(ids) + AHEAD
-        self._sit(self._network.take(max(len(ids), min(positions, self._positions))))
-        logits = self._network.prefill(self._seat, ids)
-        self._ids = list(ids)
-        return self._chooser.scores(logits, self._ids)
+    def read(self, ids: Sequence[int]) -> Iterator[int]:
+        if self._seat is None:
+            self._network.widen(self._fixed_width)
+            # few answers are as long as they may be; strict mode reads them all
+            positions = self._positions if self._fixed_width else len(ids) + AHEAD
+            self._sit(self._network.take(max(len(ids), min(positions, self._positions))))
+        yield from super().read(ids)
 
     def forward(self, tokens: Sequence[int], parents: Sequence[int] = ()) -> ChosenScores:
         network, start = self._network, len(self._ids)
@@ -414,13 +397,13 @@ class GraphedTarget:
         scores.width = width
         return scores
 
-    def commit(self, positions: int, rows: Sequence[int] = ()) -> None:
-        start = len(self._ids) - self._width
-        kept = [0, *rows[: positions - 1]]
-        if rows and kept != list(range(positions)):
-            self._network.move(self._seat, start, kept)
-            self._ids[start : start + positions] = [self._ids[start + row] for row in kept]
-        del self._ids[start + positions :]
+    def _read(self, ids: Sequence[int]) -> torch.Tensor:
+        logits = self._network.read(self._seat, len(self._ids), ids)
+        self._ids.extend(ids)
+        return logits
+
+    def _move(self, begin: int, rows: Sequence[int]) -> None:
+        self._network.move(self._seat, begin, rows)
 
     def _sit(self, seat: Seat) -> None:
         if self._release is not None:

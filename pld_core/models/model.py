@@ -16,12 +16,13 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from pld_core.decoder import Reading, check_prompt, decode
 from pld_core.events import Event, Start
-from pld_core.models.eager import EagerTarget, context_limit
+from pld_core.models.eager import EagerTarget
 from pld_core.models.cost import pass_seconds
 from pld_core.models.encdec import EncoderDecoderTarget
 from pld_core.models.fused import FusedNetwork
 from pld_core.models.graphed import GraphedNetwork
 from pld_core.models.rounding import measure
+from pld_core.models.sequence import context_limit
 from pld_core.models.static import StaticTarget, why_not_static
 from pld_core.models.strict import TRIED, exact_width, positions_tried
 from pld_core.models.target import Target

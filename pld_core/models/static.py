@@ -29,9 +29,7 @@ class StaticTarget(EagerTarget):
         super().__init__(model, chooser)
         self._fixed = width
         layers = model.config.get_text_config(decoder=True).num_hidden_layers
-        if self.context_limit is not None:
-            positions = min(positions, self.context_limit)
-        length = positions + width  # slack for the last pass's padding
+        length = min(positions, self.room) + width  # slack for the last pass's padding
         self._cache = Cache(layers=[StaticLayer(max_cache_len=length) for _ in range(layers)])
 
     def forward(self, tokens: Sequence[int]) -> ChosenScores:

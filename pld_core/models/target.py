@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol, Sequence
+from typing import Iterator, Protocol, Sequence
 
 
 class Scores(Protocol):
@@ -45,20 +45,19 @@ class Target(Protocol):
     trees: bool
     """Whether `forward` takes trees; a target without this attribute takes none."""
 
-    part: int
-    """How many positions of a prompt `read` takes; a target without this attribute has no
-    `read`, and takes a prompt in one go."""
-
     @property
     def room(self) -> int:
         """How many more positions can be forwarded."""
 
-    def read(self, ids: Sequence[int]) -> None:
-        """Run the next `part` positions of a prompt that goes on after them."""
+    def read(self, ids: Sequence[int]) -> Iterator[int]:
+        """Run a prompt from an empty cache in parts, all but the last one, and yield after each
+        how many of its positions are read. A target without this method takes a prompt in one
+        go."""
 
     def prefill(self, ids: Sequence[int]) -> Scores:
-        """Run the prompt [P >= 1], or what `read` has left of it, from an empty cache. The
-        scores are those of its last position alone (W = 1)."""
+        """Run the prompt [P >= 1] from an empty cache, or what `read` has left of it: in the same
+        parts either way, so that nobody who asks for them changes a number. The scores are those
+        of its last position alone (W = 1)."""
 
     def forward(self, tokens: Sequence[int], parents: Sequence[int] = ()) -> Scores:
         """Run W <= room further positions. On a GPU they may still be running when this returns:
