@@ -202,15 +202,28 @@ def stray_window():
 @cache
 def longrope(border=40):
     """A Phi3 that turns prompts of more positions than `border` by other angles."""
-    rope = {
+    more = {"rope_parameters": _longrope(border), "original_max_position_embeddings": border}
+    return _made(transformers.Phi3Config(**SMALL, **more), "Phi3ForCausalLM")
+
+
+@cache
+def longrope_in_some_layers(border=40):
+    """A Gemma3 that does so in its layers without a window alone."""
+    own = FAMILIES["Gemma3, window 8"][2]
+    ropes = {
+        "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+        "full_attention": _longrope(border),
+    }
+    config = transformers.Gemma3TextConfig(**SMALL, **own, rope_parameters=ropes)
+    return _made(config, "Gemma3ForCausalLM")
+
+
+def _longrope(border):
+    return {
         **{"rope_type": "longrope", "rope_theta": 10000.0, "factor": 4.0},
         **{"long_factor": [4.0] * 4, "short_factor": [1.0] * 4},
         "original_max_position_embeddings": border,
     }
-    config = transformers.Phi3Config(
-        **SMALL, rope_parameters=rope, original_max_position_embeddings=border
-    )
-    return _made(config, "Phi3ForCausalLM")
 
 
 def _made(config, model_class, seed=0):

@@ -17,6 +17,7 @@ from families import (
     NOT_STRICT,
     REFUSED,
     longrope,
+    longrope_in_some_layers,
     model,
     model_of,
     network,
@@ -289,8 +290,9 @@ def test_a_window_that_the_architecture_does_not_know_is_none():
 
 @pytest.mark.parametrize("length", [20, 40, 41, 60])
 @pytest.mark.parametrize("width", [0, 7])
-def test_the_angles_of_longrope_never_change_within_an_answer(length, width):
-    tiny, ids = model_of(longrope(border=40)), prompt_of("Phi3", 1, length)
+@pytest.mark.parametrize("made", [longrope, longrope_in_some_layers])
+def test_the_angles_of_longrope_never_change_within_an_answer(made, length, width):
+    tiny, ids = model_of(made(border=40)), prompt_of("Phi3", 1, length)
     expected = recomputed(tiny.network, ids, min(30, (40 if length <= 40 else LIMIT) - length + 1))
     for k in (0, 6):
         lane = lane_of(tiny, ids, Settings(k=k, max_new_tokens=30, fixed_width=width))

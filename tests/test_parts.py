@@ -10,6 +10,7 @@ from families import (
     FAMILIES,
     NOT_STRICT,
     longrope,
+    longrope_in_some_layers,
     model,
     model_of,
     network,
@@ -111,10 +112,11 @@ def test_a_window_keeps_no_more_than_it_sees_between_the_parts(part):
 @parts_of(7, 50)
 @pytest.mark.parametrize("length", [20, 42, 49, 60, 110])
 @pytest.mark.parametrize("settings", [FREE, STRICT])
-def test_no_part_is_turned_by_other_angles_than_its_prompt(settings, length, part):
+@pytest.mark.parametrize("made", [longrope, longrope_in_some_layers])
+def test_no_part_is_turned_by_other_angles_than_its_prompt(made, settings, length, part):
     """Beyond its border "longrope" has other angles, and a first part that ends before it would
     not know."""
-    tiny, ids = model_of(longrope(border=48)), prompt_of("Phi3", 1, length)
+    tiny, ids = model_of(made(border=48)), prompt_of("Phi3", 1, length)
     wanted = recompute(tiny.network, ids + MORE)
     in_parts = length <= 48 or part > 48
     holds(lambda: tiny.target(settings, length), part, ids, wanted, in_parts)

@@ -71,10 +71,14 @@ def context_limit(config, prompt_length: int = 2**31) -> int | None:
     if hasattr(config, "relative_attention_num_buckets"):
         return None
     rope = getattr(config, "rope_parameters", None) or {}
-    if rope.get("rope_type") == "longrope":
-        border = rope.get("original_max_position_embeddings")
-        if border and prompt_length <= border:
-            return border
+    ropes = [rope, *(each for each in rope.values() if isinstance(each, dict))]  # by kind of layer
+    borders = [
+        each.get("original_max_position_embeddings", 0)
+        for each in ropes
+        if each.get("rope_type") == "longrope"
+    ]
+    if ahead := [border for border in borders if prompt_length <= border]:
+        return min(ahead)
     for name in ("max_position_embeddings", "n_positions", "max_seq_len"):
         limit = getattr(config, name, None)
         if isinstance(limit, int) and limit > 0:
