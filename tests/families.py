@@ -199,6 +199,13 @@ def stray_window():
     return _made(config, "LlamaForCausalLM")
 
 
+def dynamic():
+    """A Llama whose angles change when more positions are read than it has; its weights may be
+    taken."""
+    rope = {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 4.0}
+    return _made(transformers.LlamaConfig(**SMALL, rope_parameters=rope), "LlamaForCausalLM")
+
+
 @cache
 def longrope(border=40):
     """A Phi3 that turns prompts of more positions than `border` by other angles."""

@@ -16,6 +16,7 @@ from families import (
     NO_LIMIT,
     NOT_STRICT,
     REFUSED,
+    dynamic,
     longrope,
     longrope_in_some_layers,
     model,
@@ -32,6 +33,7 @@ from pld_core.decoder import decode
 from pld_core.events import Match, Pass, Prefill, Prompt, Start
 from pld_core.lookup import Draft, build
 from pld_core.models.errors import ModelError
+from pld_core.models.fused import FusedNetwork
 from pld_core.models.loading import _check_rollback
 from pld_core.settings import Sampling, Settings, SettingsError
 
@@ -118,6 +120,18 @@ def test_padding_beyond_the_model_s_positions_changes_nothing(family):
     assert plain.ids == lane.ids == free.ids
     assert [one.end.reason for one in (plain, lane, free)] == ["context_full"] * 3
     assert len(lane.ids) == 6
+
+
+def test_padding_beyond_the_model_s_positions_turns_no_other():
+    tiny = model_of(dynamic())
+    fused = replace(tiny, fused=FusedNetwork(dynamic()))
+    ids = prompt_of("dynamic", 3, LIMIT - 9)
+    settings = Settings(k=4, max_new_tokens=99, fixed_width=9)
+    free = lane_of(tiny, ids, Settings(k=0, max_new_tokens=99))
+    for one in (tiny, fused):
+        for lane in (lane_of(one, ids, settings.plain()), lane_of(one, ids, settings)):
+            assert (lane.ids, lane.end.reason) == (free.ids, "context_full")
+            assert margins(lane) == pytest.approx(margins(free), abs=1e-3)
 
 
 class Hostile:

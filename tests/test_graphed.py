@@ -13,8 +13,7 @@ import pytest
 import tiny
 import toy
 import torch
-import transformers
-from families import FAMILIES, LETTERS, LIMIT, SMALL, network, prompt_of, reference
+from families import FAMILIES, LETTERS, LIMIT, dynamic, network, prompt_of, reference
 from recorder import Cuda, Recorder
 from test_eager import Right
 from test_families import Hostile, events, hostile, lane_of
@@ -567,9 +566,7 @@ def test_windows_and_dynamic_angles_are_left_to_others():
     assert all(can_graph(network(family)) for family in NAMES)
     assert not can_graph(network("Mistral, window 8"))
     assert not can_graph(network("GPT-2"))
-    rope = {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}
-    config = transformers.LlamaConfig(**SMALL, rope_parameters=rope)
-    assert not can_graph(transformers.LlamaForCausalLM(config))
+    assert not can_graph(dynamic())
 
 
 @pytest.fixture

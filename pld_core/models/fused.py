@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from transformers import PreTrainedModel
 
 from pld_core import tree
-from pld_core.models.sequence import SequenceTarget
+from pld_core.models.sequence import SequenceTarget, context_limit
 from pld_core.models.trees import tree_mask
 from pld_core.sampling import ChosenScores, Chooser
 
@@ -96,6 +96,7 @@ class FusedNetwork:
         self.layers = [_fuse(layer, self.heads, self.kv_heads) for layer in network.model.layers]
         self.head = Linear(network.lm_head)
         self._rotary = network.model.rotary_emb
+        self._last = (context_limit(config) or 2**31) - 1
 
     @property
     def device(self) -> torch.device:
@@ -190,6 +191,8 @@ class FusedNetwork:
 
     def rotation(self, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """cos and sin [W, 1, head_size] by which queries and keys at positions [W] turn."""
+        # padding may lie beyond the model's positions, where "dynamic" angles change for all
+        positions = positions.clamp(max=self._last)
         # transformers' own rotary embedding, so every kind of frequency scaling is its kind
         like = self.embedding[:1][None]
         cos, sin = self._rotary(like, positions[None])
