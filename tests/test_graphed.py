@@ -248,7 +248,7 @@ def test_sampled_trees_say_what_plain_decoding_says(sampling):
 def test_strict_mode_drafts_no_trees():
     model, ids = model_of("Llama"), prompt_of("Llama", 1)
     output = reference(network("Llama"), ids, 30)
-    settings = Settings(max_new_tokens=30, fixed_width=11)
+    settings = Settings(k=10, max_new_tokens=30, fixed_width=11)
     script = iter([[3, 2]] * 30)
     (lane,) = trace.lanes(events(model, ids, settings, Branching(ids, output, script))).values()
     assert lane.ids == output
