@@ -63,7 +63,7 @@
 
     // Whether something that was asked for is not on screen yet.
     get pending() {
-      return this.opening || this.draw.pending || this.drawNews.pending || this.plot.pending || this.extras.some((extra) => extra.pending);
+      return this.opening || Object.values(this.panes).some((pane) => pane.pending) || this.draw.pending || this.drawNews.pending || this.plot.pending || this.extras.some((extra) => extra.pending);
     }
 
     // The pass, counted from 0, whose links are shown: pointed at, kept, or stepped to.

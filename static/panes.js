@@ -7,6 +7,8 @@
   const { node } = lens;
   const NEAR_BOTTOM = 24;
   const CHUNK = 64; // tokens
+  const NEAR = 6; // chunks on either side of the cursor: what may be in sight
+  const REST_MS = 120;
 
   class Pane {
     constructor(element) {
@@ -15,6 +17,8 @@
     }
 
     clear() {
+      clearTimeout(this.timer);
+      this.timer = null;
       this.element.replaceChildren();
       this.element.scrollTop = 0;
       this.spans = [];
@@ -46,7 +50,8 @@
     }
 
     // The first `shown` tokens have come, the others are still ahead of the cursor: chunks as a
-    // whole, and token by token in the one where the border lies.
+    // whole, and token by token in the one where the border lies. Chunks that are out of sight
+    // follow when the cursor rests: their style is what a long move would have to wait for.
     show(shown) {
       const to = Math.min(shown, this.spans.length);
       if (to === this.shown) return;
@@ -56,9 +61,23 @@
       const border = this.#border;
       if (before === border) return this.#ahead(Math.min(from, to), Math.max(from, to), to < from);
       this.#ahead(from, (before + 1) * CHUNK, false);
-      const [low, high] = [Math.min(before, border), Math.max(before, border)];
-      for (let c = low + 1; c <= high; c++) this.chunks[c]?.classList.toggle("ahead", border < before);
       this.#ahead(to, (border + 1) * CHUNK, true);
+      if (from === 0) return this.#settle();
+      this.#settle(border - NEAR, border + NEAR);
+      clearTimeout(this.timer);
+      this.timer = setTimeout(() => {
+        this.timer = null;
+        this.#settle(0, this.chunks.length);
+      }, REST_MS);
+    }
+
+    // Whether chunks out of sight are yet to follow the cursor.
+    get pending() {
+      return this.timer !== null;
+    }
+
+    #settle(from = 0, to = this.chunks.length) {
+      for (let c = Math.max(0, from); c < Math.min(to, this.chunks.length); c++) this.chunks[c].classList.toggle("ahead", c > this.#border);
     }
 
     get #border() {

@@ -105,6 +105,19 @@ def test_a_move_over_a_long_run_touches_little_and_builds_nothing(view: View) ->
         assert view.marked("lookup", "ahead")[:1] == [1 + kept * (to - 1)]
 
 
+def test_a_far_move_waits_for_no_text_that_is_out_of_sight(view: View) -> None:
+    view.load("".join(f"{line}\n" for line in long_lane(1400, "far")))
+    view.page.evaluate(WATCH)
+    chunks = view.page.evaluate(
+        """() => new Promise((done) => {
+          pldLens.view.moveTo(20);
+          requestAnimationFrame(() => done([...work.spans].filter((e) => e.matches(".chunk")).length));
+        })"""
+    )
+    assert 0 < chunks <= 2 * 7  # of some 60 in each of two panes
+    assert view.marked("lookup", "ahead") == list(range(1 + 3 * 19, 1 + 3 * 1400))
+
+
 def test_an_event_is_drawn_for_what_it_adds(view: View) -> None:
     text = [f"{line}\n" for line in long_lane(1000, "growing")]
     take = "text => pldLens.view.take(text)"
