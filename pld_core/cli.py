@@ -626,7 +626,7 @@ def _column(trace: Trace, times: bool) -> dict[str, str]:
         "passes": f"{n.passes}",
         "tokens per pass": f"{n.tokens_per_pass:.2f}",
         "copy passes": f"{n.copy_passes}",
-        "passes without match": f"{n.unmatched_passes}",
+        "passes without draft": f"{n.undrafted_passes}",
         "accepted / drafted": f"{n.accepted} / {n.drafted}",
         "f": f"{n.f:.3f}",
         "L": f"{n.L:.2f}",

@@ -22,7 +22,7 @@ class Numbers:
     tokens: int
     passes: int
     copy_passes: int
-    unmatched_passes: int
+    undrafted_passes: int
     drafted: int
     accepted: int
     f: float
@@ -95,7 +95,7 @@ class Trace:
             tokens=tokens,
             passes=len(self.steps),
             copy_passes=len(copies),
-            unmatched_passes=sum(1 for step in self.passes if not step.draft),
+            undrafted_passes=sum(1 for step in self.passes if not step.draft),
             drafted=sum(len(step.draft) for step in self.passes),
             accepted=sum(step.accepted for step in self.passes),
             f=copied / tokens,

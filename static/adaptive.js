@@ -129,11 +129,5 @@
     }
   }
 
-  // Whether drafts can be cut by these costs.
-  const areCosts = (costs) =>
-    Array.isArray(costs) && costs.length > 1 &&
-    costs.every((pair, i) => Array.isArray(pair) && Number.isSafeInteger(pair[0]) && Number.isFinite(pair[1]) && pair[1] > 0 && (i === 0 || pair[0] > costs[i - 1][0])) &&
-    costs[0][0] === 1;
-
-  Object.assign(lens, { Adaptive, areCosts });
+  Object.assign(lens, { Adaptive });
 })((globalThis.pldLens ??= {}));

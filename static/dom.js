@@ -56,7 +56,7 @@
   }
 
   // What other files add to the view: functions that take it and give { draw?(cursor, pass),
-  // restart?(), measured?(told), pending? }; draw is called after every drawing, restart when another trace comes.
+  // restart?(), awaited?(), measured?(told), pending? }; draw is called after every drawing, restart when another trace comes.
   const extras = [];
 
   Object.assign(lens, { extras, node, setText, visible, perFrame, paced });

@@ -2,7 +2,7 @@
 (function (lens) {
   "use strict";
 
-  const { node, setText, words, ticks, whole, Chart, Table, decodePasses, emptiness } = lens;
+  const { node, setText, words, ticks, whole, Chart, Table, decodePasses, emptiness, undrafted } = lens;
   const text = words.explore.drafts;
 
   class Drafts {
@@ -25,17 +25,19 @@
       const any = passes.length > 0;
       this.outcomes.hidden = this.columns.hidden = !any;
       if (!any) return setText(this.lead, emptiness(trace));
-      this.#outcomes(passes);
+      this.#outcomes(trace.lookup, passes);
       this.#acceptance(passes.filter((p) => p.draft.length > 0));
       this.#kept(passes);
     }
 
-    #outcomes(passes) {
+    #outcomes(lane, passes) {
       const counts = { none: 0, rejected: 0, part: 0, all: 0 };
       for (const { draft, copied } of passes) {
         counts[draft.length === 0 ? "none" : copied === 0 ? "rejected" : copied < draft.length ? "part" : "all"] += 1;
       }
-      setText(this.lead, text.lead(counts, passes.length));
+      const reasons = { plain: 0, unmatched: 0, unpaying: 0, noRoom: 0 };
+      for (const pass of passes) if (pass.draft.length === 0) reasons[undrafted(lane, pass)] += 1;
+      setText(this.lead, text.lead(counts.none, passes.length, reasons));
       this.bar.replaceChildren();
       this.list.replaceChildren();
       for (const [name, count] of Object.entries(counts)) {

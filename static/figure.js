@@ -2,7 +2,7 @@
 (function (lens) {
   "use strict";
 
-  const { svg, ticks, words } = lens;
+  const { svg, ticks, choiceWords, words } = lens;
   const FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif";
   const DASHES = { dash: "7 5", dot: "2 4", solid: "none" };
   const LIGHT = { copied: "#0067a3", plain: "#4b5563", rival: "#7a3f98", text: "#16191f", muted: "#565d69", grid: "#e8eaee", ground: "#ffffff" };
@@ -64,7 +64,7 @@
     made.prepend(svg("rect", { width: box.width, height: box.height, fill: LIGHT.ground }));
     const write = (x, y, content, more) => made.append(svg("text", { x, y, "font-family": FONT, fill: LIGHT.text, ...more }, sayable(content)));
     write(box.left, 22, words.exports.figureTitle(main.start.model, main.start.settings), { "font-size": 14, "font-weight": 600 });
-    write(box.left, 40, words.run(main.start), { "font-size": 11, fill: LIGHT.muted });
+    write(box.left, 40, [words.run(main.start), ...choiceWords(main)].join(" · "), { "font-size": 11, fill: LIGHT.muted });
     let left = box.left;
     for (const [name, , line] of lanes) {
       made.append(svg("line", { x1: left, x2: left + 24, y1: 54, y2: 54, stroke: line.color, "stroke-width": line.width, "stroke-dasharray": DASHES[line.dash ?? "solid"] }));

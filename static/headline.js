@@ -2,7 +2,7 @@
 (function (lens) {
   "use strict";
 
-  const { node, setText, numbers, speedup, words } = lens;
+  const { node, setText, numbers, speedup, settingsOf, words } = lens;
   const text = words.headline;
   const NAMES = ["tokens", "passes", "tokensPerPass", "speedup", "sameText"];
 
@@ -34,16 +34,17 @@
       this.#set("tokens", words.count(n.tokens), whole ? (main.end ? "" : text.soFar) : text.ofTokens(main.ids.length));
       this.#set("passes", words.count(n.passes), text.plainPasses(n.tokens, !plain));
       this.#set("tokensPerPass", n.tokensPerPass === null ? text.none : words.fixed(n.tokensPerPass, 2), text.plainTokensPerPass);
-      this.#speedup(lookup && plain && speedup(lookup, plain, passes), lookup && !plain);
+      this.#speedup(lookup && plain && speedup(lookup, plain, passes), lookup && !plain, lookup ? settingsOf(lookup).fixed_width : 0);
       this.#sameText(difference, trace.comparison);
       this.#list(n.passes ? words.details(n, main.prefillSeconds) : []);
     }
 
-    #speedup(measured, missing) {
+    // width: of every pass in strict mode, in which plain decoding is no faster than that.
+    #speedup(measured, missing, width) {
       if (!measured) return this.#set("speedup", text.none, missing ? text.notMeasured : "");
       const { ratio, plainSeconds, lookupSeconds, scaled } = measured;
-      const slower = ratio < 0.995 ? `${text.slower} · ` : "";
-      this.#set("speedup", text.times(ratio), slower + (scaled ? text.perToken : text.seconds(plainSeconds, lookupSeconds)));
+      const notes = [ratio < 0.995 && text.slower, width > 0 && text.strict(width), scaled ? text.perToken : text.seconds(plainSeconds, lookupSeconds)];
+      this.#set("speedup", text.times(ratio), notes.filter(Boolean).join(" · "));
       this.figures.speedup.item.classList.toggle("against", ratio < 0.995);
     }
 

@@ -2,7 +2,7 @@
 (function (lens) {
   "use strict";
 
-  const { Trace, TraceError, Difference, Copies, Pane, laneTokens, Headline, Strip, Controls, Plot, Switch, sources, setText, perFrame, paced, words } = lens;
+  const { Trace, TraceError, Difference, Copies, Pane, laneTokens, Headline, Strip, Controls, Plot, Switch, sources, setText, lookupWords, choiceWords, perFrame, paced, words } = lens;
 
   // element holds trace_view.html. source: { text() -> the NDJSON so far, watch(changed),
   // replace(text): the visitor loaded another trace }. options: { plotly: address of plotly.js }.
@@ -74,6 +74,11 @@
     // What the server tells of a measurement that was asked for: {note} or {seconds, where}.
     measured(told) {
       for (const extra of this.extras) extra.measured?.(told);
+    }
+
+    // The visitor asked for a run.
+    awaited() {
+      for (const extra of this.extras) extra.awaited?.();
     }
 
     // cursor: a pass counted from 1, or null to stay with the newest.
@@ -309,7 +314,7 @@
     }
 
     #heads(cursor) {
-      const { main, lookup, plain, finished } = this.trace;
+      const { main, lookup, rival, plain, reading, finished } = this.trace;
       const { part } = this;
       part.save.disabled = !main;
       setText(part.plainKey, words.plot.plain(!plain));
@@ -317,11 +322,12 @@
       part.plainNote.hidden = !lookup || Boolean(plain);
       setText(part.plainNote, words.countedNote);
       if (!main) {
-        for (const name of ["run", "promptCount", "lookupCount", "plainCount", "lookupState", "plainState"]) setText(part[name], "");
+        for (const name of ["run", "settings", "promptCount", "lookupCount", "plainCount", "lookupState", "plainState"]) setText(part[name], "");
         return setText(part.status, words.fixedTexts.empty);
       }
       const notices = (main.start.notices ?? []).join(" ");
       setText(part.run, words.run(main.start));
+      setText(part.settings, [...(rival ? [] : lookupWords(main)), ...choiceWords(main)].join(" · "));
       setText(part.notices, notices);
       part.notices.hidden = notices === "";
       setText(part.promptCount, words.paneTokens(main.promptLength));
@@ -329,12 +335,14 @@
         const shown = this.panes[name].shown;
         const passes = name === "plain" ? shown : cursor;
         setText(part[`${name}Count`], shown ? words.lanePasses(shown, passes) : "");
-        const state = lane ? (lane.end ? words.ended(lane.end) : lane.passes.length ? words.running : words.waitingLane) : lookup ? words.counted : "";
-        setText(part[`${name}State`], state);
+        setText(part[`${name}State`], lane ? words.state(lane, reading) : lookup ? words.counted : "");
         part[`${name}State`].dataset.state = lane ? (lane.end?.reason ?? "running") : "counted";
       }
-      if (finished) this.#announce(words.status.ended(lookup && words.endedBecause(lookup.end), plain && words.endedBecause(plain.end)));
-      else this.#announce(main.passes.length ? words.status.running : words.status.reading(main.promptLength));
+      if (!finished) return this.#announce(reading ? words.status.reading(main.promptLength) : words.status.running);
+      const lanes = [[rival ? words.versus.a : words.fixedTexts.lookupName, lookup], [words.versus.b, rival], [words.fixedTexts.plainTitle, plain]];
+      const sentences = [words.status.ended(lanes.filter(([, lane]) => lane))];
+      if (lookup?.passes.length > 1 && !lookup.copied && !rival?.copied) sentences.push(words.status.nothing);
+      this.#announce(sentences.join(" "));
     }
 
     // One polite line, written when the phase of a run changes and never per token.

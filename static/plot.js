@@ -73,8 +73,8 @@
     // and clock, in seconds, null where lanes are compared by passes.
     draw(trace, basis, at, colours) {
       Object.assign(this, { trace, basis, at, colours });
-      this.#place();
-      if (this.timer !== null || this.drawn === this.#state()) return;
+      if (this.drawn === this.#state()) return this.#place();
+      if (this.timer !== null) return; // the cursor is placed when its lines are there
       const wait = Math.max(0, this.drawnAt + REDRAW_MS - performance.now());
       this.timer = setTimeout(() => {
         this.timer = null;

@@ -60,7 +60,8 @@
       setText(this.note, found.note);
       const recorded = lookup.start.settings.pass_seconds;
       const alone = this.alone ?? (areCosts(recorded) ? recorded : []);
-      this.keys.alone.hidden = alone.length === 0;
+      const drawn = { copied: passes.some(({ copied }) => copied > 0), other: passes.some(({ copied }) => copied === 0), plain: plainPasses.length > 0, one: found.one, each: found.one, alone: alone.length > 0 };
+      for (const [name, is] of Object.entries(drawn)) this.keys[name].hidden = !is;
       this.#plot(passes, plainPasses, widths, found.one, alone);
       setText(this.reading, text.hint);
       this.table.draw(

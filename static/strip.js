@@ -2,7 +2,7 @@
 (function (lens) {
   "use strict";
 
-  const { node, visible, sources, pathOf, words } = lens;
+  const { node, visible, sources, pathOf, settingsOf, undrafted, words } = lens;
   const text = words.strip;
 
   class Strip {
@@ -14,11 +14,11 @@
 
     // pass counts from 0; null when there is none yet.
     draw(lane, pass, locked) {
-      const key = lane && pass !== null ? `${lane.start.created} ${lane.name} ${pass} ${lane.passes.length > pass} ${locked}` : "none";
+      const key = lane && pass !== null ? `${lane.start.created} ${lane.name} ${pass} ${lane.passes.length > pass} ${locked}` : `none ${lane?.end ? "ended" : ""}`;
       if (key === this.drawn) return;
       this.drawn = key;
       this.title.replaceChildren();
-      if (!lane || pass === null) return this.body.replaceChildren(node("p", "sentence", text.none));
+      if (!lane || pass === null) return this.body.replaceChildren(node("p", "sentence", lane?.end ? text.noPass : text.none));
       const record = lane.passes[pass];
       this.title.append(node("span", "number", words.cursor.label(pass + 1, lane.passes.length)));
       if (locked) this.title.append(node("span", "locked", text.locked));
@@ -58,7 +58,7 @@
       const { event } = record;
       const sentence = node("p", "sentence");
       if (!event.match) {
-        sentence.textContent = event.draft.length ? text.unmatched(event.draft.length) : without(lane, record);
+        sentence.textContent = event.draft.length ? text.unmatched(event.draft.length) : text.undrafted[undrafted(lane, record)];
         return sentence;
       }
       const { start, n, region } = event.match;
@@ -79,21 +79,14 @@
     }
   }
 
-  // Why a pass drafted nothing.
-  function without(lane, { event, first }) {
-    const { k, max_new_tokens } = lens.settingsOf(lane);
-    if (lane.name === "plain" || k === 0) return text.noDraft;
-    if (typeof event.gain === "number") return text.notPaying;
-    const limit = lane.start.settings.max_new_tokens === undefined ? Infinity : max_new_tokens;
-    return first + 1 >= limit ? text.noRoom : text.noMatch;
-  }
-
-  // Why its draft is as long as it is.
+  // Why it is as wide as it is.
   function why(lane, { event: { draft, gain }, tree }) {
+    const { k, fixed_width } = settingsOf(lane);
+    if (fixed_width) return text.asStrict;
     if (draft.length === 0) return "";
     if (typeof gain === "number") return text.asPays(gain);
     if (tree) return text.asBranches(tree.branches.length);
-    return draft.length === lens.settingsOf(lane).k ? text.asAllowed : text.asThere;
+    return draft.length === k ? text.asAllowed : text.asThere;
   }
 
   function pieceAt(lane, position) {

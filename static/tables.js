@@ -2,7 +2,7 @@
 (function (lens) {
   "use strict";
 
-  const { numbers, speedup, Difference, words } = lens;
+  const { numbers, speedup, Difference, lookupWords, choiceWords, words } = lens;
 
   // A cell of RFC 4180. A spreadsheet takes a text that begins with one of these signs for a
   // formula, so such a text gets an apostrophe before it.
@@ -51,11 +51,11 @@
     const measured = (lane) => (plain && lane !== plain ? speedup(lane, plain, lane.passes.length) : null);
     const drafts = (lane) => lane !== plain;
     return [
-      `${escaped(words.run(main.start))}`,
+      escaped([words.run(main.start), ...choiceWords(main)].join(" · ")),
       "",
       `| | ${lanes.map(([name]) => name).join(" | ")} |`,
       `|---|${lanes.map(() => "---:").join("|")}|`,
-      row(text.settings, (lane) => (drafts(lane) ? escaped(words.versus.settings(lane.start.settings)) : null)),
+      row(text.settings, (lane) => (drafts(lane) ? escaped(lookupWords(lane).join(", ")) : null)),
       row(words.headline.tokens, (lane, n) => words.count(n.tokens)),
       row(words.headline.passes, (lane, n) => words.count(n.passes)),
       row(words.headline.tokensPerPass, (lane, n) => (n.tokensPerPass === null ? null : words.fixed(n.tokensPerPass, 2))),

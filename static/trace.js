@@ -29,6 +29,11 @@
       return passes > 0 ? this.passes[passes - 1].after : NOTHING;
     }
 
+    // Whether any draft token was kept.
+    get copied() {
+      return this.after(this.passes.length).copyPasses > 0;
+    }
+
     // How many passes are done after so many decode seconds; the prefill is, at once.
     at(seconds) {
       let low = Math.min(1, this.passes.length);
@@ -78,7 +83,7 @@
           copyTokens: before.copyTokens + (copied > 0 ? event.kept.length : 0),
           drafted: before.drafted + (prefill ? 0 : event.draft.length),
           accepted: before.accepted + copied,
-          unmatched: before.unmatched + (!prefill && draft.length === 0),
+          undrafted: before.undrafted + (!prefill && draft.length === 0),
         },
       });
       for (let i = 0; i < event.kept.length; i++) {
@@ -91,7 +96,7 @@
   }
 
   const NOTHING = Object.freeze({
-    tokens: 0, passes: 0, seconds: 0, copyPasses: 0, copyTokens: 0, drafted: 0, accepted: 0, unmatched: 0,
+    tokens: 0, passes: 0, seconds: 0, copyPasses: 0, copyTokens: 0, drafted: 0, accepted: 0, undrafted: 0,
   });
 
   class Trace {
@@ -203,6 +208,11 @@
     // Decode seconds of the longest lane that has passes of its own.
     get length() {
       return Math.max(0, ...[...this.lanes.values()].map((lane) => lane.after(lane.passes.length).seconds));
+    }
+
+    // The lane whose first pass reads the prompt; the lanes do so one after the other.
+    get reading() {
+      return [...this.lanes.values()].find((lane) => lane.passes.length === 0 && !lane.end) ?? null;
     }
 
     get finished() {

@@ -2,7 +2,7 @@
 (function (lens) {
   "use strict";
 
-  const { extras, node, setText, Pane, laneTokens, numbers, speedup, Difference, sources, words } = lens;
+  const { extras, node, setText, Pane, laneTokens, numbers, speedup, Difference, sources, lookupWords, words } = lens;
   const text = words.versus;
 
   class Versus {
@@ -63,7 +63,7 @@
       const passes = this.#passes(rival, cursor);
       panes.rival.show(rival.after(passes).tokens);
       setText(this.count, passes ? words.lanePasses(panes.rival.shown, passes) : "");
-      setText(this.state, rival.end ? words.ended(rival.end) : rival.passes.length ? words.running : words.waitingLane);
+      setText(this.state, words.state(rival, trace.reading));
       this.state.dataset.state = rival.end?.reason ?? "running";
       this.#link(rival);
       this.#table([[text.a, lookup, cursor], [text.b, rival, passes], ...(plain ? [[words.fixedTexts.plainTitle, plain, this.#passes(plain, cursor)]] : [])]);
@@ -98,13 +98,13 @@
         const none = words.headline.none;
         return [
           name,
-          lane === trace.plain ? none : text.settings(lane.start.settings),
           words.count(n.tokens),
           words.count(n.passes),
           n.tokensPerPass === null ? none : words.fixed(n.tokensPerPass, 2),
           n.passes > 1 ? words.duration(n.seconds) : none,
           measured ? words.headline.times(measured.ratio) : none,
           lane === trace.lookup ? none : this.#same(lane),
+          lane === trace.plain ? none : lookupWords(lane).join(", "),
         ];
       });
       this.#fill(rows);

@@ -3,18 +3,7 @@
 (function (lens) {
   "use strict";
 
-  const UNSET = { n_max: 3, n_min: 1, k: 15, policy: "nearest", search: "context", periodic: true, max_new_tokens: 256, fixed_width: 0, adaptive: false, branches: 1 };
-  const { Adaptive, areCosts, lookups, NODES, Growing, only, walk, isChain, keptBranch } = lens;
-
-  // The lookup settings of a lane, complete; what it did not record is the decoder's default.
-  function settingsOf({ start }) {
-    const settings = {};
-    for (const [name, value] of Object.entries(UNSET)) {
-      settings[name] = typeof start.settings[name] === typeof value ? start.settings[name] : value;
-    }
-    settings.pass_seconds = areCosts(start.settings.pass_seconds) ? start.settings.pass_seconds : [];
-    return settings;
-  }
+  const { Adaptive, isAdaptive, lookups, NODES, Growing, only, walk, isChain, keptBranch } = lens;
 
   // Whether the lane's own lookup is one that is replayed here.
   const canReplay = ({ start }) => start.settings.policy === undefined || Object.hasOwn(lookups, start.settings.policy);
@@ -32,7 +21,7 @@
     const { output, border, promptEnd } = grams;
     const lookup = new lookups[settings.policy](grams, settings);
     const passes = [];
-    const adaptive = settings.adaptive && settings.k > 0 && !settings.fixed_width && settings.pass_seconds.length ? new Adaptive(settings.pass_seconds, settings.n_max) : null;
+    const adaptive = isAdaptive(settings) ? new Adaptive(settings.pass_seconds, settings.n_max) : null;
     const several = settings.branches > 1 && !settings.fixed_width;
     for (let first = 1; first < output.length; ) {
       const room = contextLimit === null ? Infinity : contextLimit - (promptEnd - border + first - 1);
@@ -122,13 +111,13 @@
 
   // The sums of replayed passes and the prefill.
   function countReplay(passes) {
-    const sums = { tokens: 1, passes: 1, copyPasses: 0, copyTokens: 0, drafted: 0, accepted: 0, unmatched: 0 };
+    const sums = { tokens: 1, passes: 1, copyPasses: 0, copyTokens: 0, drafted: 0, accepted: 0, undrafted: 0 };
     for (const { drafted, accepted, kept } of passes) {
       sums.tokens += kept;
       sums.passes += 1;
       sums.drafted += drafted;
       sums.accepted += accepted;
-      sums.unmatched += drafted === 0;
+      sums.undrafted += drafted === 0;
       if (accepted > 0) {
         sums.copyPasses += 1;
         sums.copyTokens += kept;
@@ -137,5 +126,5 @@
     return sums;
   }
 
-  Object.assign(lens, { settingsOf, canReplay, replay, draftOf, countReplay });
+  Object.assign(lens, { canReplay, replay, draftOf, countReplay });
 })((globalThis.pldLens ??= {}));

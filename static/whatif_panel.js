@@ -3,7 +3,7 @@
 (function (lens) {
   "use strict";
 
-  const { node, setText, words, ticks, whole, button, Figures, Slider, Switch, Menu, Chart, Table, Grams, Costs, scroller } = lens;
+  const { node, setText, words, ticks, whole, speedup, button, Figures, Slider, Switch, Menu, Chart, Table, Grams, Costs, scroller } = lens;
   const { settingsOf, canReplay, areCosts, replay, countReplay, decodePasses, emptiness } = lens;
   const text = words.explore.whatIf;
   const LENGTHS = [1, 2, 3, 4, 5, 6, 8];
@@ -120,7 +120,10 @@
     #replayed(settings) {
       const passes = replay(this.grams, settings, this.limit);
       const sums = countReplay(passes);
-      return { settings, passes, sums, seconds: this.costs.of(passes, this.recorded.fixed_width) };
+      // In strict mode every pass has room for the longest draft.
+      const { k, fixed_width } = this.recorded;
+      const width = fixed_width && settings.k !== k ? settings.k + 1 : fixed_width;
+      return { settings, passes, sums, seconds: this.costs.of(passes, width) };
     }
 
     #show() {
@@ -135,11 +138,12 @@
       F.set("tokensPerPass", perPass(sums), compare(perPass(sums), perPass(was)));
       const share = ({ accepted, drafted }) => (drafted ? words.percent(accepted / drafted) : words.headline.none);
       F.set("accepted", share(sums), `${text.ofDrafted(sums.accepted, sums.drafted)}`);
-      F.set("unmatched", words.count(sums.unmatched), compare(words.count(sums.unmatched), words.count(was.unmatched)));
+      F.set("undrafted", words.count(sums.undrafted), compare(words.count(sums.undrafted), words.count(was.undrafted)));
       F.set("seconds", seconds === null ? words.headline.none : words.duration(seconds), seconds === null ? text.unknownWidth : text.measuredWas(was.seconds));
-      const plainSeconds = plain && plain.ids.length === lookup.ids.length ? plain.after(plain.passes.length).seconds : null;
-      const ratio = seconds && plainSeconds ? plainSeconds / seconds : null;
-      F.set("ratio", ratio ? words.headline.times(ratio) : words.headline.none, ratio ? (ratio < 0.995 ? words.headline.slower : text.overPlain) : text.needsPlain, ratio !== null && ratio < 0.995);
+      // As in the headline: the time in which plain decoding has as many tokens.
+      const measured = plain && speedup(lookup, plain, lookup.passes.length);
+      const ratio = seconds && measured && !measured.scaled ? measured.plainSeconds / seconds : null;
+      F.set("ratio", ratio ? words.headline.times(ratio) : words.headline.none, ratio ? (ratio < 0.995 ? words.headline.slower : text.overPlain) : plain ? (seconds ? text.shorterPlain : text.unknownWidth) : text.needsPlain, ratio !== null && ratio < 0.995);
       const same = CHOSEN.every((name) => asked.settings[name] === recorded[name]);
       const equal = same && samePasses(asked.passes, decodePasses(lookup));
       setText(this.check, same ? (equal ? text.exact(asked.passes.length) : text.inexact) : text.changed(asked.settings, recorded));
@@ -248,7 +252,7 @@
       this.map.replaceChildren(table);
       const widths = new Set(this.costs.known.keys());
       setText(this.mapTitle, this.found ? text.bestIs(timed, best) : text.noSeconds);
-      setText(this.mapNote, timed ? text.predictedHow([...widths]) : text.mapHow);
+      setText(this.mapNote, timed ? text.predictedHow([...widths], this.recorded.fixed_width > 0) : text.mapHow);
     }
   }
 

@@ -46,6 +46,8 @@
     error: ["failed", "failed"],
   };
 
+  const endedBecause = (end) => reasons[end.reason][1] + (end.message ? ` (${end.message.replace(/[.]$/, "")})` : "");
+
   const verdicts = {
     tie: "a rounding tie",
     bug: "more than rounding explains",
@@ -60,6 +62,7 @@
       plainTitle: "Plain",
       passTitle: "This pass",
       lookupKey: "prompt lookup",
+      lookupName: "Prompt lookup",
       save: "Save trace",
       load: "Load trace",
       first: "First",
@@ -100,6 +103,7 @@
       plainTokensPerPass: `plain: ${fixed(1, 2)}`,
       times: (x) => `${fixed(x, 2)}×`,
       seconds: (plain, lookup) => `plain ${duration(plain)}, lookup ${duration(lookup)}`,
+      strict: (width) => `strict, both lanes ${width} wide`,
       perToken: "per token so far",
       slower: "slower than plain",
       none: "–",
@@ -124,25 +128,47 @@
         `copy rate f ${percent(n.copyRate)}`,
         n.copyLength === null ? null : `L ${fixed(n.copyLength, 2)} tokens per copy pass`,
         n.drafted ? `${count(n.accepted)} of ${count(n.drafted)} draft tokens accepted (${percent(n.accepted / n.drafted)})` : "nothing drafted",
-        n.passes > 1 ? `${count(n.unmatched)} of ${plural(n.passes - 1, "pass", "passes")} after the prefill without a match` : null,
+        n.passes > 1 ? `${count(n.undrafted)} of ${plural(n.passes - 1, "pass", "passes")} after the prefill without a draft` : null,
         `prefill ${duration(prefill)}, not in the speed-up`,
       ].filter(Boolean),
+    settings: {
+      plain: "plain decoding",
+      lookup: (s, adaptive) =>
+        [
+          s.n_max === s.n_min ? `n ${count(s.n_max)}` : `n ${count(s.n_max)} to ${count(s.n_min)}`,
+          `k ${count(s.k)}${adaptive ? " as far as it pays" : ""}`,
+          s.branches > 1 ? plural(s.branches, "branch", "branches") : null,
+          Object.hasOwn(policies, s.policy) ? policies[s.policy] : s.policy.slice(0, 40),
+          s.search === "prompt" ? "from the prompt only" : null,
+        ].filter(Boolean),
+      choice: ({ fixed_width, sampling: s }) =>
+        [
+          fixed_width ? `strict: ${plural(fixed_width, "position")} in every pass` : null,
+          s.temperature ? `temperature ${s.temperature}` : "greedy",
+          s.temperature && s.top_k ? `top k ${count(s.top_k)}` : null,
+          s.temperature && s.top_p !== 1 ? `top p ${s.top_p}` : null,
+          s.temperature && s.min_p ? `min p ${s.min_p}` : null,
+          s.temperature ? `seed ${s.seed}` : null,
+          s.repetition_penalty !== 1 ? `repetition penalty ${s.repetition_penalty}` : null,
+          s.presence_penalty ? `presence penalty ${s.presence_penalty}` : null,
+          s.frequency_penalty ? `frequency penalty ${s.frequency_penalty}` : null,
+          s.no_repeat_ngram ? `no ${count(s.no_repeat_ngram)}-gram twice` : null,
+          s.min_new_tokens ? `at least ${plural(s.min_new_tokens, "token")}` : null,
+        ].filter(Boolean),
+    },
     run: ({ model, device, hardware, dtype, created }) => [model, dtype, hardware || device, moment(created)].filter(Boolean).join(" · "),
 
     paneTokens: (n) => plural(n, "token"),
     lanePasses: (tokens, passes) => `${plural(tokens, "token")}, ${plural(passes, "pass", "passes")}`,
     counted: "counted, not run",
     countedNote: "One token per pass, by counting. Switch the plain lane on to measure it.",
-    running: "running",
-    waitingLane: "waiting",
-    ended: (end) => reasons[end.reason][0],
-    endedBecause: (end) => reasons[end.reason][1] + (end.message ? ` (${end.message.replace(/[.]$/, "")})` : ""),
+    state: (lane, reading) => (lane.end ? reasons[lane.end.reason][0] : lane.passes.length ? "running" : lane === reading ? "reading the prompt" : "waiting"),
 
     status: {
       reading: (n) => `Reading ${plural(n, "prompt token")} …`,
+      nothing: "Nothing was copied, so lookup saved no pass: it pays where an answer repeats its prompt or itself.",
       running: "Decoding …",
-      ended: (lookup, plain) =>
-        [lookup && `Prompt lookup ${lookup}.`, plain && `Plain ${plain}.`].filter(Boolean).join(" "),
+      ended: (lanes) => lanes.map(([name, { end }]) => `${name} ${endedBecause(end)}.`).join(" "),
       loaded: (name) => `Showing ${name}.`,
     },
 
@@ -158,11 +184,16 @@
 
     strip: {
       none: "Nothing yet: the first pass reads the prompt.",
+      noPass: "The run ended before its first pass.",
       locked: "kept on screen; click it again to let go",
       prefill: (n, piece) => `Prefill: one pass reads all ${plural(n, "prompt token")} and gives the first token.`,
       unmatched: (n) => `A draft of ${plural(n, "token")}.`,
-      noMatch: "The end of the text occurs nowhere earlier: no draft, a plain pass.",
-      noDraft: "Plain decoding drafts nothing.",
+      undrafted: {
+        plain: "Plain decoding drafts nothing.",
+        unmatched: "The end of the text occurs nowhere earlier: no draft, a plain pass.",
+        unpaying: "There was a match, but no draft was expected to pay: a plain pass.",
+        noRoom: "This is the last token that the limit leaves room for: no draft, a plain pass.",
+      },
       matchBefore: (n) => (n === 1 ? "The last token" : `The last ${n} tokens`),
       matchAfter: (n, region, position) => `also ${n === 1 ? "stands" : "stand"} at ${regions[region](position)}`,
       alternatives: (n) => (n > 1 ? `, one of ${count(n)} such places` : ""),
@@ -182,12 +213,11 @@
       instead: (n) => `instead of draft token ${n}`,
       eos: "end of answer",
       otherwise: "It also weighed",
-      notPaying: "There was a match, but no draft was expected to pay: a plain pass.",
-      noRoom: "This is the last token that the limit leaves room for: no draft, a plain pass.",
       width: (n, why) => `${plural(n, "position")} in one pass${why && `, ${why}`}`,
       asPays: (gain) => `as many as pay: ${fixed(gain, 2)}× a plain pass’s tokens per second expected`,
       asAllowed: "as many as k allows",
       asBranches: (n) => `${plural(n, "continuation", "continuations")} merged where they begin alike`,
+      asStrict: "as every pass in strict mode",
       asThere: "as many as there was text or room for",
       total: (seconds) => duration(seconds),
       split: (s) => `lookup ${duration(s.lookup)} · forward ${duration(s.forward)} · accept ${duration(s.accept)}`,
@@ -317,13 +347,18 @@
       },
 
       drafts: {
-        lead: ({ none }, passes) =>
-          none === passes
-            ? "No pass of this run found a match: lookup had nothing to copy from."
-            : none === 0
-              ? `Each of the ${plural(passes, "pass", "passes")} after the prefill found a match and drafted.`
-              : `${percent(none / passes)} of the ${plural(passes, "pass", "passes")} after the prefill had no match and so no draft.`,
-        outcome: (name, n, share) => `${{ none: "no match", rejected: "draft, nothing kept", part: "part of the draft kept", all: "whole draft kept" }[name]}: ${count(n)} (${percent(share)})`,
+        lead: (none, passes, { plain, unmatched, unpaying, noRoom }) => {
+          if (none === 0) return `Each of the ${plural(passes, "pass", "passes")} after the prefill found a match and drafted.`;
+          if (unmatched && unmatched + noRoom === passes) return "No pass of this run found a match: lookup had nothing to copy from.";
+          const reasons = [
+            plain && "plain decoding drafts nothing",
+            unmatched && `${count(unmatched)} found no match`,
+            unpaying && `for ${count(unpaying)} none was expected to pay`,
+            noRoom && `${count(noRoom)} had no room for one`,
+          ].filter(Boolean);
+          return `${percent(none / passes)} of the ${plural(passes, "pass", "passes")} after the prefill had no draft: ${reasons.join(", ")}.`;
+        },
+        outcome: (name, n, share) => `${{ none: "no draft", rejected: "draft, nothing kept", part: "part of the draft kept", all: "whole draft kept" }[name]}: ${count(n)} (${percent(share)})`,
         acceptance: {
           title: "Acceptance by draft position",
           none: "Nothing was drafted.",
@@ -369,7 +404,7 @@
           tokensPerPass: "Tokens per pass",
           passes: "Passes",
           accepted: "Draft kept",
-          unmatched: "Without match",
+          undrafted: "Without draft",
           seconds: "Predicted time",
           ratio: "Predicted speed-up",
         },
@@ -380,6 +415,7 @@
         overPlain: "over plain as measured",
         unknownWidth: "no pass times to go by",
         needsPlain: "needs the plain lane",
+        shorterPlain: "the plain lane ended earlier",
         keys: { asked: "these settings", run: "as recorded", plain: "plain" },
         exact: (n) => `With the run’s own settings the replay gives its ${plural(n, "decoding pass", "decoding passes")} again, each one equal.`,
         inexact: "With the run’s own settings the replay gives other passes than were recorded: this run drafted in a way that is not replayed here.",
@@ -406,10 +442,12 @@
         bestCell: "best",
         chosenCell: "chosen",
         mapHow: "Counted exactly for every cell. The best has a frame, and of equals it is the one with the shorter draft. The chosen setting is underlined; a click takes a cell over.",
-        predictedHow: (widths) =>
-          widths.length
-            ? `A prediction: each pass is given the mean time of this run’s passes of its width (measured: ${widths.map(count).join(", ")} positions); other widths lie on the straight line through the nearest two. The lookup’s own time is part of it, the growing context is not.`
-            : "This run has no pass times.",
+        predictedHow: (widths, strict) =>
+          strict
+            ? `In strict mode every pass runs k + 1 positions. This run timed passes of ${widths.map(count).join(", ")} positions alone, so no other k can be timed by it.`
+            : widths.length
+              ? `A prediction: each pass is given the mean time of this run’s passes of its width (measured: ${widths.map(count).join(", ")} positions); other widths lie on the straight line through the nearest two. The lookup’s own time is part of it, the growing context is not.`
+              : "This run has no pass times.",
       },
 
       gallery: {
@@ -529,8 +567,7 @@
       title: "Two settings on one prompt",
       a: "Lookup A",
       b: "Lookup B",
-      columns: ["", "settings", "tokens", "passes", "tokens per pass", "decode time", "time speed-up", "same text as A"],
-      settings: (s) => `n ${s.n_max ?? "?"} to ${s.n_min ?? 1}, k ${s.k ?? "?"}${s.branches > 1 ? `, ${plural(s.branches, "branch", "branches")}` : ""}, ${s.policy ?? ""}`.replace(/, $/, ""),
+      columns: ["", "tokens", "passes", "tokens per pass", "decode time", "time speed-up", "same text as A", "settings"],
       differs: (n) => `no, from token ${count(n)} on`,
     },
 

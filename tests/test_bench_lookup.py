@@ -73,7 +73,7 @@ def test_every_rule_is_replayed_by_the_decoders_loop(traces, records):
         assert 0 <= every.accepted - (every.tokens - every.passes) <= every.runs
     recent = next(w for w in found if w.rule == "recent, n 3, k 10" and w.category == "copy")
     replayed = what_if(traces[2][1], Settings(k=10, policy="recent", adaptive=False)).numbers()
-    assert (recent.passes, recent.unmatched) == (replayed.passes, replayed.unmatched_passes)
+    assert (recent.passes, recent.unmatched) == (replayed.passes, replayed.undrafted_passes)
     assert recent.tokens_per_pass > 2
 
 

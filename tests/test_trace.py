@@ -59,7 +59,7 @@ def test_numbers_counted_by_hand():
     numbers = lane.numbers()
     assert (numbers.tokens, numbers.passes) == (9, 5)
     assert numbers.tokens_per_pass == 9 / 5
-    assert (numbers.copy_passes, numbers.unmatched_passes) == (2, 2)
+    assert (numbers.copy_passes, numbers.undrafted_passes) == (2, 2)
     assert (numbers.drafted, numbers.accepted) == (6, 4)
     assert numbers.acceptance == 4 / 6
     assert numbers.f == 6 / 9  # 4 + 2 of the 9 tokens

@@ -215,7 +215,7 @@ def worths(
         settings = Settings(k=rule.k, adaptive=False)
         n = what_if(trace, settings, rule.make(trace.start.eos)).numbers()
         bar.end("replay")
-        counts = (n.tokens, n.passes, n.unmatched_passes, n.drafted, n.accepted)
+        counts = (n.tokens, n.passes, n.undrafted_passes, n.drafted, n.accepted)
         records.add(Replayed(rule.label, run, *counts))
     bar.clear()
     groups: dict[str, list[str]] = {}

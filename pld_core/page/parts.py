@@ -16,6 +16,7 @@ PLOTLY = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
 SCRIPTS = (  # each uses only those before it
     "words.js",
     "dom.js",
+    "settings.js",
     "trees.js",
     "events.js",
     "trace.js",
@@ -113,15 +114,24 @@ def arriving() -> str:
     return f"() => {{ {(STATIC / 'link.js').read_text('utf-8')}; return [pldLens.place()]; }}"
 
 
-def begun_answer(presets: Iterable[dict[str, Any]]) -> str:
-    """What a preset begins its answer with goes when another prompt is put in its place."""
-    known = [[p["answer_prefix"], p["prompt"][:20], p["prompt"][-20:]] for p in presets]
-    return f"""(prompt, begun) => {json.dumps(known)}.some(
-      ([answer, first, last]) => answer === begun && !prompt.startsWith(first) && !prompt.endsWith(last)
-    ) ? "" : begun"""
+def own_prompt(presets: Iterable[dict[str, Any]]) -> str:
+    """A preset is named as long as its prompt stands there; what it begins its answer with goes
+    when another prompt is put in its place."""
+    known = {p["title"]: [p["answer_prefix"], p["prompt"]] for p in presets}
+    return f"""(prompt, begun, preset) => {{
+      const known = {json.dumps(known)};
+      const gone = ([answer, text]) =>
+        answer === begun && !prompt.startsWith(text.slice(0, 20)) && !prompt.endsWith(text.slice(-20));
+      return [Object.values(known).some(gone) ? "" : begun, known[preset]?.[1] === prompt ? preset : null];
+    }}"""
 
 
-FOLDED = "() => document.querySelector('#unfold').setAttribute('aria-expanded', false)"
+OPENED = f"""() => {{
+  document.querySelector("#unfold").setAttribute("aria-expanded", false);
+  document.querySelector("#preset input").placeholder = {json.dumps(Words.preset_none)};
+  document.querySelector("#recorded input").placeholder = {json.dumps(Words.recorded_none)};
+}}"""
+
 UNFOLD = """() => {
   const unfolded = document.querySelector("#ask").classList.toggle("unfolded");
   document.querySelector("#unfold").setAttribute("aria-expanded", unfolded);

@@ -10,7 +10,7 @@ from gradio.events import Dependency
 from pld_core.page.form import Form
 from pld_core.page.lens import Lens
 from pld_core.page.opening import Opening
-from pld_core.page.parts import FOLDED, UNFOLD, Sentence, arriving, begun_answer, copying
+from pld_core.page.parts import OPENED, UNFOLD, Sentence, arriving, copying, own_prompt
 from pld_core.page.runs import Runs
 from pld_core.page.values import configured
 
@@ -19,6 +19,8 @@ AT_ONCE = {"queue": False, "show_progress": "hidden", "api_name": False}
 
 def wire_runs(form: Form, lens: Lens, runs: Runs) -> Dependency:
     """Returns the form's run, for others to cancel."""
+    # Before the run's own, or it would come after the run's first words.
+    form.start.click(None, js="() => { pldLens.view.awaited(); }")
     running = form.start.click(
         runs.run,
         list(form.fields.values()),
@@ -53,9 +55,14 @@ def wire_form(page: gr.Blocks, form: Form, lens: Lens, presets: Iterable[dict[st
     prompt, answer_prefix = form.fields["prompt"], form.fields["answer_prefix"]
     reference = form.fields["reference"]
     form.unfold.click(None, js=UNFOLD)
-    page.load(None, js=FOLDED)
+    page.load(None, js=OPENED)
     # not `input`, which comes with the text before it
-    prompt.change(None, [prompt, answer_prefix], answer_prefix, js=begun_answer(presets))
+    prompt.change(
+        None,
+        [prompt, answer_prefix, form.preset],
+        [answer_prefix, form.preset],
+        js=own_prompt(presets),
+    )
     form.to_prompt.upload(
         None,
         [form.to_prompt, prompt],

@@ -14,6 +14,7 @@ class Words:
         "that is already there and checks them all in one forward pass: fewer passes, same text."
     )
     preset = "Preset"
+    preset_none = "none: a prompt of your own"
     prompt = "Prompt"
     answer_prefix = "Begun answer (optional)"
     answer_prefix_info = "The model goes on from here. It counts as prompt."
@@ -29,6 +30,7 @@ class Words:
     k = "Draft length, tokens (k)"
     max_new_tokens = "Most new tokens"
     recorded = "Recorded run"
+    recorded_none = "none: a run or trace of your own"
     broken = "The run broke off. Its lanes are shown as far as they came."
     broken_measurement = "The measurement broke off."
     n_min = "Shortest match, tokens"
@@ -53,8 +55,8 @@ class Words:
     )
     strict = "Strict mode"
     strict_info = (
-        "Every pass runs k + 1 positions, so that half precision is exact too. It costs: a pass "
-        "without a draft is as wide as any."
+        "Every pass of every lane runs k + 1 positions, so that half precision is exact too. It "
+        "costs: plain decoding is as wide as any pass. Drafts are whole and do not branch."
     )
     sampling = "Sampling"
     temperature = "Temperature"

@@ -31,7 +31,7 @@ def test_numbers_are_those_counted_by_hand(view: View, slot: ScriptedSlot) -> No
     details = view.part("details").inner_text()
     assert "copy rate f 67 %" in details and "L 4.00" in details
     assert "3 of 10 draft tokens accepted (30 %)" in details
-    assert "1 of 2 passes after the prefill without a match" in details
+    assert "1 of 2 passes after the prefill without a draft" in details
     kinds = view.part("lookup").evaluate(
         "e => [...e.querySelectorAll('.token')].map(t => t.classList.contains('copied') ? 'copied' : 'own')"
     )

@@ -100,7 +100,7 @@ def test_what_if_counts_what_pld_core_counts(story: View) -> None:
     shown = figures(body)
     assert shown["passes"] == str(expected.passes)
     assert shown["tokensPerPass"] == f"{expected.tokens_per_pass:.2f}"
-    assert shown["unmatched"] == str(expected.unmatched_passes)
+    assert shown["undrafted"] == str(expected.undrafted_passes)
     assert f"{expected.accepted} of {expected.drafted}" in body.inner_text()
     expect(body).to_contain_text("Changed: n 3 → 1, k 10 → 2, among equal matches the oldest")
     label = body.locator(".graph").get_attribute("aria-label")
@@ -214,7 +214,7 @@ def test_the_machine_is_measured_again_in_the_line_of_the_runs(
 def test_drafts_are_counted_by_position_and_by_pass(view: View, slot: ScriptedSlot) -> None:
     view.run(slot, LETTERS, LETTERS_ANSWER)
     body = panel(view, "drafts")
-    expect(body).to_contain_text("50 % of the 2 passes after the prefill had no match")
+    expect(body).to_contain_text("50 % of the 2 passes after the prefill had no draft: 1 found no match.")
     expect(body).to_contain_text("part of the draft kept: 1 (50 %)")
     for summary in body.locator("summary").all():
         summary.click()

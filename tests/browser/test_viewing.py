@@ -153,15 +153,19 @@ def test_two_settings_stand_side_by_side(versus: View, slot: ScriptedSlot) -> No
     assert view.text("lookup") == view.text("rival") == view.text("plain")
     rows = view.part("versus").locator("tbody tr")
     cells = [row.locator("th, td").all_inner_texts() for row in rows.all()]
-    assert [(c[0], c[2], c[3], c[4]) for c in cells] == [
+    assert [(c[0], c[1], c[2], c[3]) for c in cells] == [
         ("Lookup A", "6", "3", "2.00"),
         ("Lookup B", "6", "4", "1.50"),
         ("Plain", "6", "6", "1.00"),
     ]
     # A: 40.104 + 30.104 ms; B drafts 2 that stand, then 2 in vain: 2 * 32.104 + 30.104 ms
-    assert [c[5] for c in cells] == ["70 ms", "94 ms", "151 ms"]
-    assert [c[6] for c in cells] == ["2.14×", "1.60×", "–"]
-    assert [c[7] for c in cells] == ["–", "yes", "yes"]
+    assert [c[4] for c in cells] == ["70 ms", "94 ms", "151 ms"]
+    assert [c[5] for c in cells] == ["2.14×", "1.60×", "–"]
+    assert [c[6] for c in cells] == ["–", "yes", "yes"]
+    assert [c[7] for c in cells] == ["n 3 to 1, k 10, most recent", "n 5 to 1, k 2, most recent", "–"]
+    expect(view.part("settings")).to_have_text("greedy")  # what both have in common
+    reason = "finished: the model ended its answer."
+    expect(view.part("status")).to_have_text(f"Lookup A {reason} Lookup B {reason} Plain {reason}")
     assert axe(view) == []
 
 
