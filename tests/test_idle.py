@@ -1,0 +1,28 @@
+"""A page that waits leaves the processor to the decoder."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+import app
+from pld_core.serving import Status
+
+
+@pytest.mark.parametrize("look", ["start_processing", "start_progress_updates"])
+def test_the_queue_looks_for_work_rarely(look: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = app.build(SimpleNamespace(status=Status("ready", "")))._queue
+    waits: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        queue.stopped = len(waits) == 3
+
+    async def looking() -> None:
+        monkeypatch.setattr(asyncio, "sleep", sleep)
+        await getattr(queue, look)()
+
+    asyncio.run(looking())
+    assert len(waits) == 3 and min(waits) >= 0.02
