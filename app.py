@@ -17,6 +17,7 @@ if on_zero_gpu():
 import argparse
 import errno
 import os
+import signal
 import socket
 from pathlib import Path
 
@@ -100,6 +101,7 @@ def main() -> None:
         help="a hub id or a local folder; the embedded model when absent",
     )
     arguments = parser.parse_args()
+    end_at_once()
     strangers = hosted()
     try:
         allowed = limits(strangers)
@@ -122,6 +124,14 @@ def main() -> None:
     page = build(runner, allowed=allowed, metrics=metrics)
     settings = launch_settings(runner, allowed, metrics)
     page.launch(server_name=host, server_port=port, **settings)
+
+
+def end_at_once() -> None:
+    """Make Ctrl-C and a request to stop end the process as it is: it keeps nothing that would have
+    to be saved. Without this the first process of a container, which a signal ends only if it is
+    handled, does not stop, and an interpreter that ends in order aborts in the pass under way."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: os._exit(0))
 
 
 def address_of(host: str, port: str) -> int:
