@@ -174,6 +174,7 @@ class Slot:
                     self._report("Measuring what a pass costs here.")
                     loaded.pass_seconds  # measured once, then kept
             except ModelError as error:
+                log.error("%s", error)
                 self._status = Status("failed", str(error))
                 return
         except Exception as error:

@@ -80,6 +80,14 @@ def test_what_cannot_be_meant_is_one_sentence(slot, request_, sentence) -> None:
     assert str(raised.value).startswith(sentence)
 
 
+def test_a_model_that_is_not_there_is_said_to_who_asks_and_in_the_log(tmp_path, caplog) -> None:
+    slot = Slot(str(tmp_path))
+    slot.load()
+    assert slot.status.state == "failed"
+    assert str(tmp_path) in slot.status.text
+    assert [record.getMessage() for record in caplog.records] == [slot.status.text]
+
+
 def test_two_settings_race_plain_decoding_and_are_compared_with_it(slot: Slot) -> None:
     request = Request(PROMPT, chat=False, k=6, max_new_tokens=40, rival=RIVALS)
     stream = streamed(slot, request)
