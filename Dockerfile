@@ -6,10 +6,16 @@ FROM python:3.12-slim
 RUN useradd --uid 1000 --no-create-home lens && install -d -o lens /cache
 WORKDIR /app
 COPY requirements.txt constraints.txt ./
-RUN pip install --no-cache-dir -r requirements.txt -c constraints.txt
+# PyTorch's build for CPUs. The one on PyPI brings CUDA, five gigabytes of it; for a GPU build with
+#   --build-arg TORCH_INDEX=https://pypi.org/simple
+ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
+RUN pip install --no-cache-dir --no-deps --index-url "$TORCH_INDEX" torch -c constraints.txt \
+    && pip install --no-cache-dir -r requirements.txt -c constraints.txt
 COPY app.py README.md LICENSE ./
 COPY pld_core pld_core
 COPY static static
+# Readable also where the checkout is its owner's alone.
+RUN chmod -R a+rX .
 
 USER lens
 VOLUME /cache

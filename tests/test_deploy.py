@@ -1,8 +1,13 @@
 """The files for those who host: what they name is there, and they say what the page expects."""
 
 import re
+import shutil
+import subprocess
+from configparser import ConfigParser
 from dataclasses import fields
 from pathlib import Path
+
+import pytest
 
 from pld_core.hosting.limits import HOSTED, LOCAL, Limits
 
@@ -22,6 +27,9 @@ def test_the_container_copies_what_there_is_and_ignores_none_of_it() -> None:
     allowed = {line[1:] for line in read(".dockerignore").splitlines() if line.startswith("!")}
     assert set(copied) == allowed
     assert all((ROOT / source).exists() for source in copied)
+    # and so is what Gradio writes beside its components, which git leaves out as well
+    made = {line.lstrip("/") for line in read(".gitignore").splitlines() if line.endswith(".pyi")}
+    assert made and made < set(read(".dockerignore").splitlines())
     # whatever the page is made of is among them
     made_of = [path for path in ("app.py", "pld_core", "static") if path in copied]
     assert len(made_of) == 3
@@ -35,6 +43,47 @@ def test_the_container_has_no_rights_and_says_how_it_is() -> None:
     for name in ("PLD_CACHE", "HF_HOME"):
         assert re.search(rf"{name}=(\S+)", text)[1].startswith(f"{cache}/")
     assert "PLD_HOSTED=1" in text
+
+
+def test_the_container_takes_the_build_of_torch_for_cpus_unless_it_is_told_another() -> None:
+    text = read("Dockerfile")
+    index = re.search(r"^ARG TORCH_INDEX=(\S+)$", text, re.M)
+    assert index[1].endswith("/cpu")
+    torch, rest = re.search(r"^RUN pip (.+) \\\n +&& pip (.+)$", text, re.M).groups()
+    assert '--index-url "$TORCH_INDEX" torch' in torch and "--no-deps" in torch
+    assert "-r requirements.txt" in rest and "index" not in rest
+    assert all("-c constraints.txt" in command for command in (torch, rest))
+
+
+def test_the_container_can_be_read_where_the_checkout_is_its_owners_alone() -> None:
+    text = read("Dockerfile")
+    assert text.rindex("\nCOPY") < text.index("\nRUN chmod -R a+rX .\n") < text.index("\nUSER")
+
+
+def test_the_service_gives_up_what_it_can_and_keeps_what_a_model_needs() -> None:
+    service = settings_of("deploy/pld-lens.service")["Service"]
+    assert service["DynamicUser"] == service["NoNewPrivileges"] == "yes"
+    assert service["CapabilityBoundingSet"] == ""
+    hides = {"PrivateDevices", "DeviceAllow", "ProtectClock", "ProcSubset"}
+    assert not {*hides, "MemoryDenyWriteExecute"} & set(service)
+
+
+def test_systemd_knows_every_setting_of_the_service() -> None:
+    if not (analyze := shutil.which("systemd-analyze")):
+        pytest.skip("no systemd-analyze here")
+    command = [analyze, "security", "--offline=true", "--threshold=30", "--no-pager"]
+    said = subprocess.run(
+        [*command, str(ROOT / "deploy/pld-lens.service")], capture_output=True, text=True
+    )
+    assert (said.returncode, said.stderr) == (0, ""), said.stdout
+
+
+def settings_of(unit: str) -> ConfigParser:
+    """A unit's sections, of a name that stands twice the last."""
+    parser = ConfigParser(strict=False, interpolation=None)
+    parser.optionxform = str
+    parser.read_string(read(unit))
+    return parser
 
 
 def test_the_service_and_the_site_speak_of_one_port() -> None:
