@@ -43,9 +43,11 @@ class Stranger:
         self._sessions = count()
 
     def listener(self, element: str, event: str) -> int:
-        """The number of the listener for an event of an element."""
+        """The number of the listener for an event of an element that the server answers."""
         target = [self._ids[element], event]
-        return next(one["id"] for one in self.listeners if target in one["targets"])
+        return next(
+            one["id"] for one in self.listeners if target in one["targets"] and one["backend_fn"]
+        )
 
     def send(self, number: int, data: Any, event_data: Any = None) -> httpx.Response:
         """One call of a listener past the queue, as the page makes the light ones."""
