@@ -51,11 +51,16 @@ class Linear:
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         if self._packed:
-            return torch.ops.mkldnn._linear_pointwise(x, self._weight, self._bias, "none", [], "")
+            product = torch.ops.mkldnn._linear_pointwise.default
+            return product(x, self._weight, self._bias, "none", [], "")
         return F.linear(x, self._weight, self._bias)
 
     def onto(self, sum_: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-        """sum_ + self(x); on a GPU in place, which costs no kernel of its own."""
+        """sum_ + self(x), rounded once where weights are packed; on a GPU in place. Neither costs
+        an operation of its own."""
+        if self._packed:
+            product = torch.ops.mkldnn._linear_pointwise.binary
+            return product(x, sum_, self._weight, self._bias, "add")
         if self._weight.device.type == "cpu":
             return sum_ + self(x)
         if self._bias is not None:
@@ -63,13 +68,38 @@ class Linear:
         return sum_.addmm_(x, self._weight.t())
 
 
+class Norm:
+    """x [..., size] over the root mean square of its last dimension, times weight [..., size].
+
+    On a CPU in as few operations as there are, each of which costs more than its arithmetic: with
+    the factor sqrt(size) in the weight, the divisor is the hypotenuse of x's length and
+    sqrt(size * eps). In half precision only the result is rounded.
+    """
+
+    def __init__(self, weight: torch.Tensor, eps: float) -> None:
+        self._eps = eps
+        self._on_cpu = weight.device.type == "cpu"
+        size = weight.shape[-1]
+        self._weight = weight.float() * size**0.5 if self._on_cpu else weight
+        self._least = torch.tensor((size * eps) ** 0.5)
+
+    def __call__(self, x: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
+        if not self._on_cpu:
+            if out is None:
+                return F.rms_norm(x, x.shape[-1:], self._weight, self._eps)
+            return torch.mul(F.rms_norm(x, x.shape[-1:], None, self._eps), self._weight, out=out)
+        length = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=torch.float32)
+        out = torch.empty_like(x) if out is None else out
+        return torch.mul(x / length.hypot_(self._least), self._weight, out=out)
+
+
 @dataclass(frozen=True, slots=True)
 class _Layer:
-    before_attention: torch.Tensor
+    before_attention: Norm
     qkv: Linear
-    qk_norm: torch.Tensor | None  # [heads + kv_heads, head_size]
+    qk_norm: Norm | None  # of [W, heads + kv_heads, head_size]
     out: Linear
-    before_mlp: torch.Tensor
+    before_mlp: Norm
     gate_up: Linear
     down: Linear
 
@@ -90,10 +120,12 @@ class FusedNetwork:
         self.head_size: int = (
             getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
         )
-        self.eps: float = config.rms_norm_eps
         self.embedding = network.model.embed_tokens.weight.detach()
-        self.norm = network.model.norm.weight.detach()
-        self.layers = [_fuse(layer, self.heads, self.kv_heads) for layer in network.model.layers]
+        self.norm = Norm(network.model.norm.weight.detach(), config.rms_norm_eps)
+        self.layers = [
+            _fuse(layer, self.heads, self.kv_heads, config.rms_norm_eps)
+            for layer in network.model.layers
+        ]
         self.head = Linear(network.lm_head)
         self._rotary = network.model.rotary_emb
         self._last = (context_limit(config) or 2**31) - 1
@@ -142,20 +174,17 @@ class FusedNetwork:
         """Every layer over x [W, hidden], which may be overwritten."""
         both = self.heads + self.kv_heads
         for place, layer in enumerate(self.layers):
-            h = F.rms_norm(x, x.shape[1:], layer.before_attention, self.eps)
-            qkv = layer.qkv(h).view(len(x), -1, self.head_size)
+            qkv = layer.qkv(layer.before_attention(x)).view(len(x), -1, self.head_size)
             if layer.qk_norm is not None:
-                qk = qkv[:, :both]
-                torch.mul(F.rms_norm(qk, qk.shape[2:], None, self.eps), layer.qk_norm, out=qk)
+                layer.qk_norm(qk := qkv[:, :both], out=qk)
             x = layer.out.onto(x, attend(place, qkv))
-            h = F.rms_norm(x, x.shape[1:], layer.before_mlp, self.eps)
-            gate, up = layer.gate_up(h).chunk(2, -1)
+            gate, up = layer.gate_up(layer.before_mlp(x)).chunk(2, -1)
             x = layer.down.onto(x, F.silu(gate) * up)
         return x
 
     def logits(self, x: torch.Tensor) -> torch.Tensor:
         """[W, V] of what the last layer gave [W, hidden]."""
-        return self.head(F.rms_norm(x, x.shape[1:], self.norm, self.eps))
+        return self.head(self.norm(x))
 
     def mix(
         self,
@@ -175,12 +204,11 @@ class FusedNetwork:
         # the heads of a group share their keys, so they are rows of one product
         rows = q.unflatten(1, (self.kv_heads, group)).transpose(0, 1)
         rows = rows.reshape(self.kv_heads, width * group, self.head_size).to(keys.dtype)
-        scale = self.head_size**-0.5
         if mask is None:
-            scores = torch.bmm(rows * scale, keys.transpose(1, 2))
+            mixed = F.scaled_dot_product_attention(rows[None], keys[None], values[None])
         else:
-            scores = _scores(mask[None], rows, keys.transpose(1, 2), scale)
-        mixed = torch.bmm(scores.softmax(-1).to(values.dtype), values)
+            scores = _scores(mask[None], rows, keys.transpose(1, 2), self.head_size**-0.5)
+            mixed = torch.bmm(scores.softmax(-1).to(values.dtype), values)
         mixed = mixed.view(self.kv_heads, width, group * self.head_size).transpose(0, 1)
         return mixed.reshape(width, -1).to(q.dtype)
 
@@ -291,18 +319,19 @@ class FusedTarget(SequenceTarget):
         self._cache.length = len(self._ids)
 
 
-def _fuse(layer, heads: int, kv_heads: int) -> _Layer:
+def _fuse(layer, heads: int, kv_heads: int, eps: float) -> _Layer:
     attention, mlp = layer.self_attn, layer.mlp
     qk_norm = None
     if hasattr(attention, "q_norm"):
         norms = (attention.q_norm.weight, heads), (attention.k_norm.weight, kv_heads)
-        qk_norm = torch.cat([weight.detach().expand(count, -1) for weight, count in norms])
+        weights = torch.cat([weight.detach().expand(count, -1) for weight, count in norms])
+        qk_norm = Norm(weights, eps)
     return _Layer(
-        layer.input_layernorm.weight.detach(),
+        Norm(layer.input_layernorm.weight.detach(), eps),
         Linear(attention.q_proj, attention.k_proj, attention.v_proj),
         qk_norm,
         Linear(attention.o_proj),
-        layer.post_attention_layernorm.weight.detach(),
+        Norm(layer.post_attention_layernorm.weight.detach(), eps),
         Linear(mlp.gate_proj, mlp.up_proj),
         Linear(mlp.down_proj),
     )
