@@ -16,10 +16,10 @@ run: .venv/installed
 	@exec $(BIN)/python app.py
 
 test: .venv/installed-test
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n 2 --dist loadfile
 
 test-space: .venv-space/installed
-	@$(SPACE_BIN)/python -m pytest $(TESTS)
+	@$(SPACE_BIN)/python -m pytest -n 2 --dist loadfile $(TESTS)
 
 # Strict: a package that could not be looked up is no package without a fault.
 audit: .venv/audit/bin/pip-audit
