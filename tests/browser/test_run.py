@@ -45,7 +45,7 @@ def test_spans_appear_while_it_runs(view: View, slot: ScriptedSlot) -> None:
     expect(view.part("lookupState")).to_have_attribute("data-state", "running")
     expect(view.token("lookup", 1)).to_be_visible()
     assert 0 < len(view.text("lookup")) < len("".join(LONG))
-    assert view.part("status").inner_text() == "Decoding …"
+    expect(view.part("status")).to_have_text("Decoding …")
     slot.gate.set()
     view.wait_for_end()
     assert view.text("lookup") == view.text("plain") == "".join(LONG)

@@ -101,21 +101,19 @@ def test_lanes_of_two_texts_are_predicted_for_the_tokens_they_share(view: View) 
 
 
 def test_a_lane_says_whether_it_reads_or_waits(view: View, slot: ScriptedSlot) -> None:
-    seen = []
-    for gate in (2, 3, 4):  # after the starts, the first prefill, the second
-        slot.gate_at = gate
+    reading = "Reading 7 prompt tokens …"
+    said = {  # after the starts, the first prefill, the second
+        2: ("reading the prompt", "waiting", reading),
+        3: ("running", "reading the prompt", reading),
+        4: ("running", "running", "Decoding …"),
+    }
+    for slot.gate_at, expected in said.items():
         slot.gate.clear()
         view.start(slot, LETTERS, LETTERS_ANSWER)
-        view.drawn()
-        seen.append([view.part(p).inner_text() for p in ("lookupState", "plainState", "status")])
+        for part, text in zip(("lookupState", "plainState", "status"), expected):
+            expect(view.part(part)).to_have_text(text)
         slot.gate.set()
         view.wait_for_end()
-    reading = "Reading 7 prompt tokens …"
-    assert seen == [
-        ["reading the prompt", "waiting", reading],
-        ["running", "reading the prompt", reading],
-        ["running", "running", "Decoding …"],
-    ]
 
 
 def test_a_run_that_ended_before_its_first_pass_awaits_none(view: View, slot: ScriptedSlot) -> None:
