@@ -296,7 +296,7 @@ def test_our_own_forward_pass_fills_the_context_to_the_same_end(fixed, room):
     for k, lookup in ((0, None), (8, None), (8, Right(tokens + expected.ids + [0] * 50))):
         lane, target = run(ours, ask, replace(settings, k=k), lookup)
         assert outcome(lane, target) == (expected.ids, expected.text, "context_full")
-        assert target._cache.layers[0][0].shape[1] <= 64 + 64
+        assert target._cache.layers[0].shape[1] <= 64 + 64
 
 
 def fused(limit):

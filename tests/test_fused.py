@@ -7,7 +7,7 @@ from copy import deepcopy
 import pytest
 import torch
 
-from pld_core.models.fused import FusedNetwork, Linear, Norm
+from pld_core.models.fused import FusedCache, FusedNetwork, Linear, Norm, attention
 from tests import families
 
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
@@ -55,16 +55,40 @@ def test_a_product_onto_a_sum_is_rounded_once(dtype, bias, width):
     assert torch.equal(before, kept)
 
 
-def test_one_position_attends_as_one_of_many():
-    network = FusedNetwork(deepcopy(families.network("Qwen3")))
+@pytest.mark.parametrize("width, most", [(1, 1 << 26), (7, 1 << 26), (7, 4 * 41 * 3), (7, 1)])
+def test_attention_is_its_definition_in_one_go_or_in_blocks_of_rows(width, most):
+    heads, kv_heads, size, span = 4, 2, 16, 41
     torch.manual_seed(2)
-    q = torch.randn(1, network.heads, network.head_size)
-    keys, values = torch.randn(2, network.kv_heads, 41, network.head_size)
-    alone = network.mix(q, keys, values, None)
-    masked = network.mix(q, keys, values, network.for_groups(torch.zeros(1, 41)))
-    group = network.heads // network.kv_heads
-    of_each_head = [x.repeat_interleave(group, 0).double() for x in (keys, values)]
-    scores = torch.einsum("hd,hnd->hn", q[0].double(), of_each_head[0]) / network.head_size**0.5
-    exact = torch.einsum("hn,hnd->hd", scores.softmax(-1), of_each_head[1])
-    for got in (alone, masked):
-        torch.testing.assert_close(got.double(), exact.reshape(1, -1), rtol=1e-5, atol=1e-5)
+    q = torch.randn(width, heads, size)
+    keys, values = torch.randn(2, kv_heads, span, size)
+    mask = torch.full((width, span), float("-inf")).triu(span - width + 1)
+    of_each_head = [x.repeat_interleave(heads // kv_heads, 0).double() for x in (keys, values)]
+    scores = torch.einsum("whd,hnd->whn", q.double(), of_each_head[0]) / size**0.5
+    weights = (scores + mask[:, None]).softmax(-1)
+    exact = torch.einsum("whn,hnd->whd", weights, of_each_head[1]).reshape(width, -1)
+    of_groups = mask.repeat_interleave(heads // kv_heads, 0)
+    for given in (of_groups, None) if width == 1 else (of_groups,):
+        got = attention(q, keys, values, given, most)
+        torch.testing.assert_close(got.double(), exact, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", ["Llama", "Qwen2", "Qwen3"])
+def test_torchscript_gives_what_python_gives_to_the_bit(name, dtype, monkeypatch):
+    scripted = FusedNetwork(deepcopy(families.network(name)).to(dtype))
+    monkeypatch.setattr(torch.jit, "script", missing)
+    by_python = FusedNetwork(deepcopy(families.network(name)).to(dtype))
+    ids = [(7 * place) % families.LETTERS for place in range(90)]
+    passes = [(ids[:40], ()), (ids[40:41], ()), (ids[41:58], ()), (ids[58:63], (-1, -1, 0, 1))]
+    caches = [FusedCache(network, 16) for network in (scripted, by_python)]
+    for tokens, parents in 2 * passes:  # TorchScript may optimise what it has seen
+        logits = [
+            network.forward(tokens, cache, False, parents)
+            for network, cache in zip((scripted, by_python), caches)
+        ]
+        assert torch.equal(*logits)
+    assert all(torch.equal(*layers) for layers in zip(*(cache.layers for cache in caches)))
+
+
+def missing(module):
+    raise AttributeError("module 'torch.jit' has no attribute 'script'")

@@ -3,8 +3,9 @@ is written in place. The weights are transformers', the passes are ours."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Callable, Sequence
+import logging
+import warnings
+from typing import Callable, List, Optional, Sequence, Union
 
 import torch
 import torch.nn.functional as F
@@ -16,7 +17,7 @@ from pld_core.models.trees import tree_mask
 from pld_core.sampling import ChosenScores, Chooser
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
-_SCORES = 1 << 26  # attention scores that are held at once
+log = logging.getLogger(__name__)
 
 
 def can_fuse(network: PreTrainedModel) -> bool:
@@ -34,41 +35,44 @@ def can_fuse(network: PreTrainedModel) -> bool:
     )
 
 
-class Linear:
+class Linear(torch.nn.Module):
     """x [W, in] -> [W, out]; one product for all the modules it is made of, whose weights it
     takes over and, on a CPU, packs."""
 
+    __constants__ = ["packed", "on_cpu"]
+
     def __init__(self, *modules: torch.nn.Linear) -> None:
+        super().__init__()
         weights = [module.weight.detach() for module in modules]
-        self._weight = torch.cat(weights) if len(weights) > 1 else weights[0]
+        weight = torch.cat(weights) if len(weights) > 1 else weights[0]
         biases = [module.bias.detach() for module in modules if module.bias is not None]
-        self._bias = torch.cat(biases) if biases else None
+        self.bias = torch.cat(biases) if biases else None
         for module in modules:
-            module.weight = torch.nn.Parameter(self._weight.new_empty(0), requires_grad=False)
-        self._packed = self._weight.device.type == "cpu" and _packs(self._weight.dtype)
-        if self._packed:
-            self._weight = torch.ops.mkldnn._reorder_linear_weight(self._weight, 1)
+            module.weight = torch.nn.Parameter(weight.new_empty(0), requires_grad=False)
+        self.on_cpu = weight.device.type == "cpu"
+        self.packed = self.on_cpu and _packs(weight.dtype)
+        self.weight = torch.ops.mkldnn._reorder_linear_weight(weight, 1) if self.packed else weight
 
-    def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        if self._packed:
-            product = torch.ops.mkldnn._linear_pointwise.default
-            return product(x, self._weight, self._bias, "none", [], "")
-        return F.linear(x, self._weight, self._bias)
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.packed:
+            none = torch.jit.annotate(List[Optional[Union[int, float, complex]]], [])
+            return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", none, "")
+        return F.linear(x, self.weight, self.bias)
 
+    @torch.jit.export
     def onto(self, sum_: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         """sum_ + self(x), rounded once where weights are packed; on a GPU in place. Neither costs
         an operation of its own."""
-        if self._packed:
-            product = torch.ops.mkldnn._linear_pointwise.binary
-            return product(x, sum_, self._weight, self._bias, "add")
-        if self._weight.device.type == "cpu":
+        if self.packed:
+            return torch.ops.mkldnn._linear_pointwise(x, sum_, self.weight, self.bias, "add")
+        if self.on_cpu:
             return sum_ + self(x)
-        if self._bias is not None:
-            sum_.add_(self._bias)
-        return sum_.addmm_(x, self._weight.t())
+        if self.bias is not None:
+            sum_.add_(self.bias)
+        return sum_.addmm_(x, self.weight.t())
 
 
-class Norm:
+class Norm(torch.nn.Module):
     """x [..., size] over the root mean square of its last dimension, times weight [..., size].
 
     On a CPU in as few operations as there are, each of which costs more than its arithmetic: with
@@ -76,32 +80,101 @@ class Norm:
     sqrt(size * eps). In half precision only the result is rounded.
     """
 
+    __constants__ = ["on_cpu", "eps"]
+
     def __init__(self, weight: torch.Tensor, eps: float) -> None:
-        self._eps = eps
-        self._on_cpu = weight.device.type == "cpu"
+        super().__init__()
+        self.eps = eps
+        self.on_cpu = weight.device.type == "cpu"
         size = weight.shape[-1]
-        self._weight = weight.float() * size**0.5 if self._on_cpu else weight
-        self._least = torch.tensor((size * eps) ** 0.5)
+        self.weight = weight.float() * size**0.5 if self.on_cpu else weight
+        self.least = torch.tensor((size * eps) ** 0.5)
 
-    def __call__(self, x: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
-        if not self._on_cpu:
-            if out is None:
-                return F.rms_norm(x, x.shape[-1:], self._weight, self._eps)
-            return torch.mul(F.rms_norm(x, x.shape[-1:], None, self._eps), self._weight, out=out)
-        length = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=torch.float32)
-        out = torch.empty_like(x) if out is None else out
-        return torch.mul(x / length.hypot_(self._least), self._weight, out=out)
+    def forward(self, x: torch.Tensor, out: Optional[torch.Tensor] = None) -> torch.Tensor:
+        if self.on_cpu:
+            length = torch.linalg.vector_norm(x, dim=[-1], keepdim=True, dtype=torch.float32)
+            out = torch.empty_like(x) if out is None else out
+            return torch.mul(x / length.hypot_(self.least), self.weight, out=out)
+        if out is None:
+            return F.rms_norm(x, x.shape[-1:], self.weight, self.eps)
+        return torch.mul(F.rms_norm(x, x.shape[-1:], None, self.eps), self.weight, out=out)
 
 
-@dataclass(frozen=True, slots=True)
-class _Layer:
-    before_attention: Norm
-    qkv: Linear
-    qk_norm: Norm | None  # of [W, heads + kv_heads, head_size]
-    out: Linear
-    before_mlp: Norm
-    gate_up: Linear
-    down: Linear
+class Layer(torch.nn.Module):
+    """A layer but for its attention, which stands between the two halves."""
+
+    __constants__ = ["turned", "head_size"]
+
+    def __init__(self, layer, heads: int, kv_heads: int, head_size: int, eps: float) -> None:
+        super().__init__()
+        attention, mlp = layer.self_attn, layer.mlp
+        self.turned = heads + kv_heads
+        self.head_size = head_size
+        self.before_attention = Norm(layer.input_layernorm.weight.detach(), eps)
+        self.qkv = Linear(attention.q_proj, attention.k_proj, attention.v_proj)
+        self.qk_norm = None
+        if hasattr(attention, "q_norm"):
+            norms = (attention.q_norm.weight, heads), (attention.k_norm.weight, kv_heads)
+            weights = torch.cat([weight.detach().expand(count, -1) for weight, count in norms])
+            self.qk_norm = Norm(weights, eps)
+        self.out = Linear(attention.o_proj)
+        self.before_mlp = Norm(layer.post_attention_layernorm.weight.detach(), eps)
+        self.gate_up = Linear(mlp.gate_proj, mlp.up_proj)
+        self.down = Linear(mlp.down_proj)
+
+    @torch.jit.export
+    def asks(self, x: torch.Tensor) -> torch.Tensor:
+        """Queries, keys and values [W, heads + 2 * kv_heads, size], not yet turned."""
+        qkv = self.qkv(self.before_attention(x)).view(len(x), -1, self.head_size)
+        if self.qk_norm is not None:
+            qk = qkv[:, : self.turned]
+            self.qk_norm(qk, out=qk)
+        return qkv
+
+    def forward(self, x: torch.Tensor, mixed: torch.Tensor) -> torch.Tensor:
+        """x [W, hidden], which may be overwritten, and what attention gives [W, heads * size]."""
+        x = self.out.onto(x, mixed)
+        gate, up = self.gate_up(self.before_mlp(x)).chunk(2, -1)
+        return self.down.onto(x, F.silu(gate) * up)
+
+
+class Layers(torch.nn.Module):
+    """Every layer, reading a cache that grows.
+
+    On a CPU this is run by TorchScript: the same operations to the bit, which Python would take
+    a seventh of a pass of one position to call.
+    """
+
+    __constants__ = ["heads", "kv_heads"]
+
+    def __init__(self, layers: Sequence[Layer], heads: int, kv_heads: int) -> None:
+        super().__init__()
+        self.layers = torch.nn.ModuleList(layers)
+        self.heads = heads
+        self.kv_heads = kv_heads
+
+    def forward(
+        self,
+        x: torch.Tensor,
+        cos: torch.Tensor,
+        sin: torch.Tensor,
+        cache: List[torch.Tensor],
+        begin: int,
+        span: int,
+        mask: Optional[torch.Tensor],
+    ) -> torch.Tensor:
+        """x [W, hidden] at positions from `begin`, whose keys and values it writes; attention
+        reads the cache's first `span`, see FusedCache. cos and sin: see FusedNetwork.rotation;
+        mask: see attention."""
+        end = begin + len(x)
+        for place, layer in enumerate(self.layers):
+            qkv = layer.asks(x)
+            qk = qkv[:, : self.heads + self.kv_heads]
+            torch.addcmul(qk * cos, qk.roll(qk.shape[2] // 2, -1), sin, out=qk)
+            cache[place][:, begin:end] = qkv[:, self.heads :].transpose(0, 1)
+            keys, values = cache[place][:, :span].chunk(2)
+            x = layer(x, attention(qkv[:, : self.heads], keys, values, mask))
+        return x
 
 
 class FusedNetwork:
@@ -123,12 +196,15 @@ class FusedNetwork:
         self.embedding = network.model.embed_tokens.weight.detach()
         self.norm = Norm(network.model.norm.weight.detach(), config.rms_norm_eps)
         self.layers = [
-            _fuse(layer, self.heads, self.kv_heads, config.rms_norm_eps)
+            Layer(layer, self.heads, self.kv_heads, self.head_size, config.rms_norm_eps)
             for layer in network.model.layers
         ]
         self.head = Linear(network.lm_head)
         self._rotary = network.model.rotary_emb
         self._last = (context_limit(config) or 2**31) - 1
+        self._through = Layers(self.layers, self.heads, self.kv_heads)
+        if self.device.type == "cpu":
+            self._through = _scripted(self._through)
 
     @property
     def device(self) -> torch.device:
@@ -153,67 +229,26 @@ class FusedNetwork:
             mask = tree_mask(parents, begin, torch.float32, self.device)
         else:
             positions = torch.arange(begin, end, device=self.device)
-            mask = _causal(begin, span, len(tokens), cache.layers[0][0])
+            mask = _causal(begin, span, len(tokens), self.device)
         cos, sin = self.rotation(positions)
         if mask is not None:
             mask = self.for_groups(mask)
-
-        def attend(place: int, qkv: torch.Tensor) -> torch.Tensor:
-            keys, values = cache.layers[place]
-            qk, v = qkv.split((self.heads + self.kv_heads, self.kv_heads), 1)
-            qk = torch.addcmul(qk * cos, qk.roll(self.head_size // 2, -1), sin)
-            keys[:, begin:end] = qk[:, self.heads :].transpose(0, 1)
-            values[:, begin:end] = v.transpose(0, 1)
-            return self.mix(qk[:, : self.heads], keys[:, :span], values[:, :span], mask)
-
-        x = self.hidden(x, attend)
+        x = self._through(x, cos, sin, cache.layers, begin, span, mask)
         cache.length = end
         return self.logits(x[-1:] if last_only else x)
 
     def hidden(self, x: torch.Tensor, attend: Attend) -> torch.Tensor:
         """Every layer over x [W, hidden], which may be overwritten."""
-        both = self.heads + self.kv_heads
         for place, layer in enumerate(self.layers):
-            qkv = layer.qkv(layer.before_attention(x)).view(len(x), -1, self.head_size)
-            if layer.qk_norm is not None:
-                layer.qk_norm(qk := qkv[:, :both], out=qk)
-            x = layer.out.onto(x, attend(place, qkv))
-            gate, up = layer.gate_up(layer.before_mlp(x)).chunk(2, -1)
-            x = layer.down.onto(x, F.silu(gate) * up)
+            x = layer(x, attend(place, layer.asks(x)))
         return x
 
     def logits(self, x: torch.Tensor) -> torch.Tensor:
         """[W, V] of what the last layer gave [W, hidden]."""
         return self.head(self.norm(x))
 
-    def mix(
-        self,
-        q: torch.Tensor,
-        keys: torch.Tensor,
-        values: torch.Tensor,
-        mask: torch.Tensor | None,
-    ) -> torch.Tensor:
-        """Attention of q [W, heads, size] over keys and values [kv_heads, N, size]: [W, -1].
-        mask [W * group, N], see for_groups, is added to the scores. In half precision scores
-        and softmax are float32 all the same."""
-        width, group = len(q), self.heads // self.kv_heads
-        block = max(1, _SCORES // (self.heads * keys.shape[1]))
-        if mask is not None and width > block:
-            parts = zip(q.split(block), mask.split(block * group))
-            return torch.cat([self.mix(rows, keys, values, part) for rows, part in parts])
-        # the heads of a group share their keys, so they are rows of one product
-        rows = q.unflatten(1, (self.kv_heads, group)).transpose(0, 1)
-        rows = rows.reshape(self.kv_heads, width * group, self.head_size).to(keys.dtype)
-        if mask is None:
-            mixed = F.scaled_dot_product_attention(rows[None], keys[None], values[None])
-        else:
-            scores = _scores(mask[None], rows, keys.transpose(1, 2), self.head_size**-0.5)
-            mixed = torch.bmm(scores.softmax(-1).to(values.dtype), values)
-        mixed = mixed.view(self.kv_heads, width, group * self.head_size).transpose(0, 1)
-        return mixed.reshape(width, -1).to(q.dtype)
-
     def for_groups(self, mask: torch.Tensor) -> torch.Tensor:
-        """A mask [W, N] for the rows of `mix` [W * group, N]."""
+        """A mask [W, N] for the rows of `attention` [W * group, N]."""
         group = self.heads // self.kv_heads
         return mask[:, None].expand(-1, group, -1).flatten(0, 1)
 
@@ -234,12 +269,47 @@ class FusedNetwork:
 
 
 Attend = Callable[[int, torch.Tensor], torch.Tensor]
-"""(layer, queries, keys and values [W, heads + 2 * kv_heads, size], not yet turned) -> what
-attention gives [W, heads * size]; writes the cache."""
+"""(layer, what it asks, see Layer.asks) -> what attention gives [W, heads * size]; writes the
+cache."""
+
+
+def attention(
+    q: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    mask: Optional[torch.Tensor],
+    most: int = 1 << 26,
+) -> torch.Tensor:
+    """Attention of q [W, heads, size] over keys and values [kv_heads, N, size]: [W, -1]. mask
+    [W * group, N], see FusedNetwork.for_groups, is added to the scores, of which at most so many
+    are held at once. In half precision scores and softmax are float32 all the same."""
+    block = max(1, most // (q.shape[1] * keys.shape[1]))
+    if mask is None or len(q) <= block:
+        return _attention(q, keys, values, mask)
+    group = q.shape[1] // keys.shape[0]
+    parts = zip(q.split(block), mask.split(block * group))
+    return torch.cat([_attention(rows, keys, values, part) for rows, part in parts])
+
+
+def _attention(
+    q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: Optional[torch.Tensor]
+) -> torch.Tensor:
+    width, heads, size = q.shape
+    group = heads // keys.shape[0]
+    # the heads of a group share their keys, so they are rows of one product
+    rows = q.unflatten(1, (-1, group)).transpose(0, 1)
+    rows = rows.reshape(-1, width * group, size).to(keys.dtype)
+    if mask is None:
+        mixed = F.scaled_dot_product_attention(rows[None], keys[None], values[None])
+    else:
+        scores = _scores(mask[None], rows, keys.transpose(1, 2), size**-0.5)
+        mixed = torch.bmm(scores.softmax(-1).to(values.dtype), values)
+    mixed = mixed.view(-1, width, group * size).transpose(0, 1)
+    return mixed.reshape(width, -1).to(q.dtype)
 
 
 class FusedCache:
-    """Keys and values [kv_heads, L, head_size] of every layer, written in place; rollback is
+    """Keys and values of every layer, [2 * kv_heads, L, head_size], written in place; rollback is
     lowering `length`. fixed: attention spans so many positions whatever is in use (strict
     mode); 0 spans what is in use. On a CPU always float32: attention is faster in it."""
 
@@ -247,10 +317,9 @@ class FusedCache:
         self.length = 0
         self.fixed = fixed
         dtype = torch.float32 if network.device.type == "cpu" else network.embedding.dtype
-        shape = (network.kv_heads, max(positions, fixed, 1), network.head_size)
+        shape = (2 * network.kv_heads, max(positions, fixed, 1), network.head_size)
         self.layers = [
-            tuple(torch.zeros(shape, dtype=dtype, device=network.device) for _ in range(2))
-            for _ in network.layers
+            torch.zeros(shape, dtype=dtype, device=network.device) for _ in network.layers
         ]
 
     def span(self, end: int) -> int:
@@ -259,19 +328,15 @@ class FusedCache:
     @torch.inference_mode()
     def move(self, begin: int, rows: Sequence[int]) -> None:
         """Puts the positions begin + rows, rising, at `begin` and behind."""
-        places = torch.tensor(rows, device=self.layers[0][0].device) + begin
+        places = torch.tensor(rows, device=self.layers[0].device) + begin
         for layer in self.layers:
-            for tensor in layer:
-                tensor[:, begin : begin + len(rows)] = tensor[:, places]
+            layer[:, begin : begin + len(rows)] = layer[:, places]
 
     def reserve(self, positions: int) -> None:
         """Room for so many positions; grows by doubling, so that it costs O(1) a token."""
-        if positions <= (room := self.layers[0][0].shape[1]):
-            return
-        more = max(positions, 2 * room) - room
-        self.layers = [
-            tuple(F.pad(tensor, (0, 0, 0, more)) for tensor in layer) for layer in self.layers
-        ]
+        if positions > (room := self.layers[0].shape[1]):
+            more = max(positions, 2 * room) - room
+            self.layers = [F.pad(layer, (0, 0, 0, more)) for layer in self.layers]
 
 
 class FusedTarget(SequenceTarget):
@@ -319,22 +384,15 @@ class FusedTarget(SequenceTarget):
         self._cache.length = len(self._ids)
 
 
-def _fuse(layer, heads: int, kv_heads: int, eps: float) -> _Layer:
-    attention, mlp = layer.self_attn, layer.mlp
-    qk_norm = None
-    if hasattr(attention, "q_norm"):
-        norms = (attention.q_norm.weight, heads), (attention.k_norm.weight, kv_heads)
-        weights = torch.cat([weight.detach().expand(count, -1) for weight, count in norms])
-        qk_norm = Norm(weights, eps)
-    return _Layer(
-        Norm(layer.input_layernorm.weight.detach(), eps),
-        Linear(attention.q_proj, attention.k_proj, attention.v_proj),
-        qk_norm,
-        Linear(attention.o_proj),
-        Norm(layer.post_attention_layernorm.weight.detach(), eps),
-        Linear(mlp.gate_proj, mlp.up_proj),
-        Linear(mlp.down_proj),
-    )
+def _scripted(layers: Layers) -> torch.nn.Module:
+    """The same by TorchScript; as it is where a torch no longer has that."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            return torch.jit.script(layers)
+    except (AttributeError, RuntimeError) as error:
+        log.warning("Passes are run by Python, and slower: TorchScript failed (%s).", error)
+        return layers
 
 
 def _packs(dtype: torch.dtype) -> bool:
@@ -348,7 +406,9 @@ def _packs(dtype: torch.dtype) -> bool:
         return False
 
 
-def _scores(mask, rows, keys, scale: float) -> torch.Tensor:
+def _scores(
+    mask: torch.Tensor, rows: torch.Tensor, keys: torch.Tensor, scale: float
+) -> torch.Tensor:
     if rows.dtype == torch.float32:
         return torch.baddbmm(mask, rows, keys, alpha=scale)
     if rows.is_cuda:
@@ -358,10 +418,10 @@ def _scores(mask, rows, keys, scale: float) -> torch.Tensor:
     return torch.add(mask, scores, alpha=scale)
 
 
-def _causal(begin: int, span: int, width: int, like: torch.Tensor) -> torch.Tensor | None:
+def _causal(begin: int, span: int, width: int, device: torch.device) -> torch.Tensor | None:
     """[W, span] added to the attention's scores; on a CPU None for a single position that sees
     all."""
-    if width == 1 and span == begin + 1 and like.device.type == "cpu":
+    if width == 1 and span == begin + 1 and device.type == "cpu":
         return None
-    mask = torch.full((width, span), float("-inf"), device=like.device)
+    mask = torch.full((width, span), float("-inf"), device=device)
     return mask.triu_(begin + 1)

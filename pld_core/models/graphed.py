@@ -14,7 +14,7 @@ from torch.nn.attention.bias import causal_lower_right
 from transformers import PreTrainedModel
 
 from pld_core import tree
-from pld_core.models.fused import FusedNetwork, can_fuse
+from pld_core.models.fused import FusedNetwork, attention, can_fuse
 from pld_core.models.graphs import CudaRecorder, Graphs, Recorder
 from pld_core.models.sequence import SequenceTarget
 from pld_core.models.trees import tree_mask
@@ -272,7 +272,7 @@ class GraphedNetwork:
         mask = torch.zeros(len(slots), keys, device=self.device)
         mask.masked_fill_(torch.arange(keys, device=self.device) >= start, float("-inf"))
         mask = self.fused.for_groups(mask.index_copy_(1, slots, sees))
-        return lambda q, k, v: self.fused.mix(q, k[:, :keys], v[:, :keys], mask)
+        return lambda q, k, v: attention(q, k[:, :keys], v[:, :keys], mask)
 
     def _mix_by_flash(self, begin: int, end: int):
         """Attention of the last positions of `end`, from `begin` on; for prompts, which are long
