@@ -76,6 +76,7 @@ def test_attention_is_its_definition_in_one_go_or_in_blocks_of_rows(width, most)
 @pytest.mark.parametrize("name", ["Llama", "Qwen2", "Qwen3"])
 def test_torchscript_gives_what_python_gives_to_the_bit(name, dtype, monkeypatch):
     scripted = FusedNetwork(deepcopy(families.network(name)).to(dtype))
+    assert isinstance(scripted._run_layers, torch.jit.ScriptModule)
     monkeypatch.setattr(torch.jit, "script", missing)
     by_python = FusedNetwork(deepcopy(families.network(name)).to(dtype))
     ids = [(7 * place) % families.LETTERS for place in range(90)]

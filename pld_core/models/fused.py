@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from typing import Callable, List, Optional, Sequence, Union
+from typing import Callable, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -55,7 +55,7 @@ class Linear(torch.nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if self.packed:
-            none = torch.jit.annotate(List[Optional[Union[int, float, complex]]], [])
+            none = torch.jit.annotate(list[int | float | complex | None], [])
             return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", none, "")
         return F.linear(x, self.weight, self.bias)
 
@@ -90,7 +90,7 @@ class Norm(torch.nn.Module):
         self.weight = weight.float() * size**0.5 if self.on_cpu else weight
         self.least = torch.tensor((size * eps) ** 0.5)
 
-    def forward(self, x: torch.Tensor, out: Optional[torch.Tensor] = None) -> torch.Tensor:
+    def forward(self, x: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
         if self.on_cpu:
             length = torch.linalg.vector_norm(x, dim=[-1], keepdim=True, dtype=torch.float32)
             out = torch.empty_like(x) if out is None else out
@@ -123,7 +123,7 @@ class Layer(torch.nn.Module):
         self.down = Linear(mlp.down_proj)
 
     @torch.jit.export
-    def asks(self, x: torch.Tensor) -> torch.Tensor:
+    def project(self, x: torch.Tensor) -> torch.Tensor:
         """Queries, keys and values [W, heads + 2 * kv_heads, size], not yet turned."""
         qkv = self.qkv(self.before_attention(x)).view(len(x), -1, self.head_size)
         if self.qk_norm is not None:
@@ -158,17 +158,17 @@ class Layers(torch.nn.Module):
         x: torch.Tensor,
         cos: torch.Tensor,
         sin: torch.Tensor,
-        cache: List[torch.Tensor],
+        cache: list[torch.Tensor],
         begin: int,
         span: int,
-        mask: Optional[torch.Tensor],
+        mask: torch.Tensor | None,
     ) -> torch.Tensor:
         """x [W, hidden] at positions from `begin`, whose keys and values it writes; attention
         reads the cache's first `span`, see FusedCache. cos and sin: see FusedNetwork.rotation;
         mask: see attention."""
         end = begin + len(x)
         for place, layer in enumerate(self.layers):
-            qkv = layer.asks(x)
+            qkv = layer.project(x)
             qk = qkv[:, : self.heads + self.kv_heads]
             torch.addcmul(qk * cos, qk.roll(qk.shape[2] // 2, -1), sin, out=qk)
             cache[place][:, begin:end] = qkv[:, self.heads :].transpose(0, 1)
@@ -202,9 +202,9 @@ class FusedNetwork:
         self.head = Linear(network.lm_head)
         self._rotary = network.model.rotary_emb
         self._last = (context_limit(config) or 2**31) - 1
-        self._through = Layers(self.layers, self.heads, self.kv_heads)
+        self._run_layers = Layers(self.layers, self.heads, self.kv_heads)
         if self.device.type == "cpu":
-            self._through = _scripted(self._through)
+            self._run_layers = _scripted(self._run_layers)
 
     @property
     def device(self) -> torch.device:
@@ -233,14 +233,14 @@ class FusedNetwork:
         cos, sin = self.rotation(positions)
         if mask is not None:
             mask = self.for_groups(mask)
-        x = self._through(x, cos, sin, cache.layers, begin, span, mask)
+        x = self._run_layers(x, cos, sin, cache.layers, begin, span, mask)
         cache.length = end
         return self.logits(x[-1:] if last_only else x)
 
     def hidden(self, x: torch.Tensor, attend: Attend) -> torch.Tensor:
         """Every layer over x [W, hidden], which may be overwritten."""
         for place, layer in enumerate(self.layers):
-            x = layer(x, attend(place, layer.asks(x)))
+            x = layer(x, attend(place, layer.project(x)))
         return x
 
     def logits(self, x: torch.Tensor) -> torch.Tensor:
@@ -269,15 +269,15 @@ class FusedNetwork:
 
 
 Attend = Callable[[int, torch.Tensor], torch.Tensor]
-"""(layer, what it asks, see Layer.asks) -> what attention gives [W, heads * size]; writes the
-cache."""
+"""(place of a layer, what it projects to, see Layer) -> what attention gives [W, heads * size];
+writes the cache."""
 
 
 def attention(
     q: torch.Tensor,
     keys: torch.Tensor,
     values: torch.Tensor,
-    mask: Optional[torch.Tensor],
+    mask: torch.Tensor | None,
     most: int = 1 << 26,
 ) -> torch.Tensor:
     """Attention of q [W, heads, size] over keys and values [kv_heads, N, size]: [W, -1]. mask
@@ -292,7 +292,7 @@ def attention(
 
 
 def _attention(
-    q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: Optional[torch.Tensor]
+    q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor | None
 ) -> torch.Tensor:
     width, heads, size = q.shape
     group = heads // keys.shape[0]
