@@ -3,7 +3,7 @@
 (function (lens) {
   "use strict";
 
-  const { extras, stillness } = lens;
+  const { extras } = lens;
   const SIGNS = ["pointerdown", "keydown", "wheel", "touchmove"];
   const FOLD = 0.7; // of the window's height
 
@@ -25,8 +25,7 @@
       const { view, pass, before } = this;
       if (before && view.trace !== before && view.trace.main) {
         this.before = null;
-        const { root } = view;
-        if (root.getBoundingClientRect().top > FOLD * innerHeight) root.scrollIntoView({ behavior: stillness.matches ? "auto" : "smooth" });
+        if (view.root.getBoundingClientRect().top > FOLD * innerHeight) view.show();
       }
       if (pass === null || !view.trace.finished || this.arrived === view.trace) return;
       this.arrived = view.trace;

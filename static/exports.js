@@ -5,6 +5,7 @@
   const { extras, node, setText, save, csv, markdown, figure, words } = lens;
   const text = words.exports;
   const SHARPNESS = 2;
+  const SAID_MS = 4000;
 
   class Exports {
     constructor(view, sources) {
@@ -38,7 +39,11 @@
       document.addEventListener("pointerdown", ({ target }) => {
         if (!this.menu.contains(target)) this.menu.open = false;
       });
+      this.said = node("span", "said");
+      this.said.setAttribute("aria-hidden", "true"); // the status line says it
+      this.said.hidden = true;
       view.part.save.after(this.menu);
+      this.menu.after(this.said);
     }
 
     draw() {
@@ -62,8 +67,13 @@
       this.#say(text.saved(name));
     }
 
+    // In the status line, and beside the menu for a moment: the line may be out of sight.
     #say(sentence) {
       setText(this.view.part.status, sentence);
+      setText(this.said, sentence);
+      this.said.hidden = false;
+      clearTimeout(this.timer);
+      this.timer = setTimeout(() => (this.said.hidden = true), SAID_MS);
     }
 
     #svg() {

@@ -76,6 +76,11 @@
       for (const extra of this.extras) extra.measured?.(told);
     }
 
+    // Scrolls the page to where the view begins.
+    show() {
+      this.root.scrollIntoView({ behavior: lens.stillness.matches ? "auto" : "smooth" });
+    }
+
     // The visitor asked for a run.
     awaited() {
       for (const extra of this.extras) extra.awaited?.();

@@ -1,5 +1,5 @@
 // A button that reads a text file here, in the browser; nothing is uploaded. Its value is
-// { text } or { problem }, one sentence for the visitor.
+// { name, text } or { problem }, one sentence for the visitor.
 ((given) => {
   "use strict";
 
@@ -12,7 +12,7 @@
     const noText = { problem: words.noText.replace("{name}", () => file.name) };
     try {
       const text = new TextDecoder("utf-8", { fatal: true }).decode(await file.arrayBuffer());
-      return text.includes("\0") ? noText : { text: text.replaceAll("\r\n", "\n") };
+      return text.includes("\0") ? noText : { name: file.name, text: text.replaceAll("\r\n", "\n") };
     } catch {
       return noText;
     }

@@ -75,7 +75,10 @@
       legendCopied: "copied, checked, kept",
       legendOwn: "the model’s own",
       legendSource: "copied from here",
+      legendBeyond: "drafted in vain",
       legendKey: "the match",
+      legendThis: "this pass",
+      legendAhead: "still to come",
       hint: "Point at a copied word to see where it came from; click to keep it.",
       empty: "No trace yet. Run a prompt, or load a trace.",
     },
@@ -285,7 +288,7 @@
             ? "There was little to copy in this text."
             : f < rate - 0.1
               ? `The lookup caught less than there was (f ${percent(f)}): other settings may find more.`
-              : `The lookup caught what there was (f ${percent(f)}).`),
+              : `The lookup caught most of it (f ${percent(f)}).`),
         whatIf: "And with another f and L?",
         f: "f, share of tokens from copy passes",
         L: "L, tokens kept per copy pass",
@@ -522,7 +525,7 @@
 
     exports: {
       title: "Export",
-      csv: "Passes as CSV",
+      csv: "Passes as CSV (positions from 0)",
       svg: "Figure as SVG",
       png: "Figure as PNG",
       markdown: "Copy numbers as Markdown",

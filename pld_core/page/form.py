@@ -98,7 +98,7 @@ def form_column(presets: dict[str, dict[str, Any]], allowed: Limits) -> Form:
 def _texts(first: dict[str, Any]) -> dict[str, Component]:
     return {
         "prompt": gr.Textbox(
-            first["prompt"], label=Words.prompt, lines=8, max_lines=14, elem_id="prompt"
+            first["prompt"], label=Words.prompt, lines=8, max_lines=10, elem_id="prompt"
         ),
         "answer_prefix": gr.Textbox(
             first["answer_prefix"],

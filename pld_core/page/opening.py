@@ -22,21 +22,26 @@ class Opening:
         """A preset's values for the form."""
         return _filled(self._examples.presets.get(title, {}))
 
-    def replay(self, title: str | None) -> tuple[Any, Any, Any]:
-        """A recorded run for the view, no notice, and what it is about."""
-        if title not in self._examples.recorded:
-            return (gr.skip(),) * 3
-        return self._examples.stream(title), "", self._examples.about(title)
+    def replay(self, title: str | None, prompt: str) -> tuple[Any, ...]:
+        """A recorded run for the view, no notice, what it is about, and its preset and the
+        preset's values for the form, unless a prompt of the visitor's own stands there."""
+        examples = self._examples
+        if title not in examples.recorded:
+            return (gr.skip(),) * (4 + len(links.FORM))
+        free = not (prompt or "").strip() or examples.name(None, prompt) is not None
+        asked = examples.presets.get(title, {}) if free else {}
+        preset = title if asked else gr.skip()
+        return examples.stream(title), "", examples.about(title), preset, *_filled(asked)
 
-    def open_recorded(self, event: gr.EventData) -> tuple[Any, ...]:
+    def open_recorded(self, prompt: str, event: gr.EventData) -> tuple[Any, ...]:
         """The title of the run that was chosen in the gallery, then as `replay`."""
         chosen = event._data.get("id") if isinstance(event._data, dict) else None
         title = self._examples.titled(chosen)
-        return (gr.skip(),) * 4 if title is None else (title, *self.replay(title))
+        return (gr.skip() if title is None else title, *self.replay(title, prompt))
 
     def follow(self, place: str) -> tuple[Any, ...]:
         """What the page's own address asks for: view, notice, recorded run, what it is about,
-        preset, form."""
+        preset, form. A link to a run that nobody recorded opens on an empty view."""
         examples, at = self._examples, _place(place)
         link = links.read(at["search"], at["hash"])
         problems = list(link.problems)
@@ -48,7 +53,10 @@ class Opening:
             values |= {name: "" for name in links.TEXTS} | link.texts
         notice = problems[0] if problems else gr.skip()
         if title is None:
-            return (gr.skip(), notice, gr.skip(), gr.skip(), gr.skip(), *_filled(values))
+            brought = bool(link.texts or link.settings) and not problems
+            told = Words.link_with_texts if link.texts else Words.link_with_settings
+            view, recorded, about = ("", None, told) if brought else (gr.skip(),) * 3
+            return (view, notice, recorded, about, gr.skip(), *_filled(values))
         preset = title if title in examples.presets else gr.skip()
         shown = examples.stream(title)
         return (shown, notice, title, examples.about(title), preset, *_filled(values))
@@ -60,10 +68,12 @@ class Opening:
         at = _place(place)
         values = dict(zip(links.FORM, inputs))
         example = self._examples.name(title, values["prompt"])
+        # another run of the same prompt may have other passes
+        pass_ = at["pass"] if title in self._examples.recorded else None
         settings = {name: values[name] for name in links.NAMES}
         texts = {name: values[name] or "" for name in links.TEXTS} if with_texts else None
         try:
-            link = links.write(at["base"], settings, example, at["pass"], texts)
+            link = links.write(at["base"], settings, example, pass_, texts)
         except links.LinkError as error:
             return "", str(error)
         return link, "" if with_texts or example else Words.link_without_prompt

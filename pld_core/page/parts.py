@@ -126,6 +126,21 @@ def own_prompt(presets: Iterable[dict[str, Any]]) -> str:
     }}"""
 
 
+def file_added(presets: Iterable[dict[str, Any]]) -> str:
+    """A text file goes behind what is in the prompt; what a preset begins its answer with goes."""
+    begun = json.dumps([p["answer_prefix"] for p in presets])
+    said = json.dumps(Words.file_added)
+    return f"""(file, prompt, begun) => {{
+      if (file.problem) return [prompt, begun, file.problem];
+      const behind = Boolean(prompt?.trim());
+      return [
+        behind ? `${{prompt.trimEnd()}}\n\n${{file.text}}` : file.text,
+        {begun}.includes(begun) ? "" : begun,
+        behind ? {said}.replace("{{name}}", () => file.name) : "",
+      ];
+    }}"""
+
+
 OPENED = f"""() => {{
   document.querySelector("#unfold").setAttribute("aria-expanded", false);
   document.querySelector("#preset input").placeholder = {json.dumps(Words.preset_none)};

@@ -40,7 +40,7 @@ class Runs:
         # comes before the slot is taken.
         keep = gr.skip()
         yield keep, "", keep, keep
-        about = self._about(request.prompt)
+        about = self._about(request.prompt) if request.temperature == 0 else ""
         stream = ""
         try:
             for update in self._service.run(request, _visitor(asked)):

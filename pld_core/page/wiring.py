@@ -10,7 +10,15 @@ from gradio.events import Dependency
 from pld_core.page.form import Form
 from pld_core.page.lens import Lens
 from pld_core.page.opening import Opening
-from pld_core.page.parts import OPENED, UNFOLD, Sentence, arriving, copying, own_prompt
+from pld_core.page.parts import (
+    OPENED,
+    UNFOLD,
+    Sentence,
+    arriving,
+    copying,
+    file_added,
+    own_prompt,
+)
 from pld_core.page.runs import Runs
 from pld_core.page.values import configured
 
@@ -65,10 +73,9 @@ def wire_form(page: gr.Blocks, form: Form, lens: Lens, presets: Iterable[dict[st
     )
     form.to_prompt.upload(
         None,
-        [form.to_prompt, prompt],
-        [prompt, form.notice],
-        js="""(file, prompt) => file.problem ? [prompt, file.problem]
-          : [prompt?.trim() ? `${prompt.trimEnd()}\n\n${file.text}` : file.text, ""]""",
+        [form.to_prompt, prompt, answer_prefix],
+        [prompt, answer_prefix, form.notice],
+        js=file_added(presets),
     )
     form.to_reference.upload(
         None,
@@ -86,21 +93,22 @@ def wire_opening(
 ) -> None:
     """Whatever is opened takes the place of the run that is going on."""
     fields, sharing = list(form.fields.values()), form.sharing
+    opened = [lens.view, form.notice, lens.about, form.preset, *fields]
     form.preset.input(opening.fill, form.preset, fields, **AT_ONCE)
     lens.recorded.input(
         opening.replay,
-        lens.recorded,
-        [lens.view, form.notice, lens.about],
+        [lens.recorded, form.fields["prompt"]],
+        opened,
         cancels=running,
         **AT_ONCE,
     )
     lens.view.select(
         opening.open_recorded,
-        None,
-        [lens.recorded, lens.view, form.notice, lens.about],
+        form.fields["prompt"],
+        [lens.recorded, *opened],
         cancels=running,
         **AT_ONCE,
-    )
+    ).then(None, js="() => { pldLens.view.show(); }")
     lens.view.upload(
         lambda: (None, ""), None, [lens.recorded, lens.about], cancels=running, **AT_ONCE
     )
@@ -111,6 +119,14 @@ def wire_opening(
         js="(_, ...rest) => [pldLens.place(), ...rest]",
         **AT_ONCE,
     ).then(None, [sharing.link, sharing.note], sharing.note, js=copying())
+    # A link that leads elsewhere than to what is shown is gone.
+    gr.on(
+        [part.change for part in (*fields, sharing.with_texts, lens.recorded)],
+        None,
+        None,
+        [sharing.link, sharing.note],
+        js="() => ['', '']",
+    )
     page.load(
         opening.follow,
         sharing.place,

@@ -87,6 +87,8 @@ class Words:
     link_copied = "Copied."
     link_by_hand = "This browser let no page copy: copy the link by hand."
     link_without_prompt = "Your prompt is not in it."
+    link_with_texts = "The link's prompt and settings are in the form: press Run."
+    link_with_settings = "The link's settings are in the form: press Run."
     elsewhere = "These settings in other engines"
     copy = "Copy"
     copied = "Copied"
@@ -120,6 +122,7 @@ class Words:
         return f"In line: {runs} before yours, {took}."
 
     too_large = "{name} is larger than {kilobytes} kB, too large for a prompt here."
+    file_added = "{name} stands behind what was in the prompt."
     no_text = "{name} is not a text in UTF-8."
 
     @staticmethod

@@ -118,6 +118,9 @@ def test_the_numbers_are_copied_as_markdown(view: View) -> None:
     view.part("exports").locator("summary").click()
     view.part("export-markdown").click()
     expect(view.part("status")).to_have_text("The numbers are copied.")
+    expect(view.page.locator(".pld-lens .said")).to_have_text("The numbers are copied.")
+    expect(view.page.locator(".pld-lens .said")).to_be_in_viewport()
+    expect(view.page.locator(".pld-lens .said")).to_be_hidden(timeout=10_000)
     text = view.page.evaluate("navigator.clipboard.readText()")
     table = [[c.strip() for c in line.strip("|").split("|")] for line in text.splitlines()[2:] if line]
     assert all(len(row) == 3 for row in table)

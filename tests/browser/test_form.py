@@ -86,6 +86,18 @@ def test_a_text_file_is_added_to_the_prompt(view: View, slot: ScriptedSlot) -> N
         expect(prompt).to_have_value(want)
 
 
+def test_a_file_that_is_added_to_a_preset_says_so_and_its_begun_answer_goes(view: View) -> None:
+    prompt, begun = (view.page.locator(f"#{name} textarea") for name in ("prompt", "answer-prefix"))
+    first = presets()[0]
+    expect(begun).to_have_value(first["answer_prefix"])
+    upload(view, "#to-prompt", "notes.txt", b"More of it.")
+    expect(prompt).to_have_value(f"{first['prompt']}\n\nMore of it.")
+    expect(begun).to_have_value("")
+    expect(view.page.locator("#notice")).to_have_text(
+        "notes.txt stands behind what was in the prompt."
+    )
+
+
 def test_a_chosen_file_is_not_sent(view: View) -> None:
     sent = []
     view.page.on("request", lambda request: sent.append(request.post_data))
@@ -145,7 +157,7 @@ def test_a_prompt_is_in_a_link_only_when_asked_for(browser, view: View, slot: Sc
     view.run(slot, secret, ANSWER, prefix="So")
     unfold(view, "Link to this")
     link = link_of(view)
-    assert "#" not in link and "example" not in link
+    assert "#" not in link and "example" not in link and "pass" not in link
     expect(view.page.locator("#link-note")).to_contain_text("Your prompt is not in it.")
     view.page.get_by_label("Put my prompt into the link").check()
     view.page.locator("#copy-link").click()
@@ -154,8 +166,14 @@ def test_a_prompt_is_in_a_link_only_when_asked_for(browser, view: View, slot: Sc
     other = View(browser.new_context().new_page(), link)
     expect(other.page.locator("#prompt textarea")).to_have_value(secret)
     expect(other.page.locator("#answer-prefix textarea")).to_have_value("So")
+    expect(other.page.locator("#about")).to_have_text(
+        "The link's prompt and settings are in the form: press Run."
+    )
+    assert other.text("lookup") == ""
     assert other.faults == []
     other.page.context.close()
+    view.page.locator("#prompt textarea").fill("Another one.")
+    expect(view.page.locator("#link textarea")).to_have_value("")
 
 
 def test_a_hostile_link_is_one_sentence(browser, served) -> None:

@@ -38,6 +38,14 @@ def test_numbers_are_those_counted_by_hand(view: View, slot: ScriptedSlot) -> No
     assert kinds == ["own", "copied", "copied", "copied", "own", "own"]
 
 
+def test_marks_do_not_move_the_text(view: View, slot: ScriptedSlot) -> None:
+    view.run(slot, LETTERS, LETTERS_ANSWER)
+    view.part("range").fill("2")
+    place = "name => [...document.querySelectorAll(`[data-part=${name}] .token`)].map(e => e.offsetLeft)"
+    plain, lookup = (view.page.evaluate(place, name) for name in ("plain", "lookup"))
+    assert len(plain) == len(LETTERS_ANSWER) and lookup == plain
+
+
 def test_spans_appear_while_it_runs(view: View, slot: ScriptedSlot) -> None:
     slot.gate_at = 8
     slot.gate.clear()
