@@ -17,7 +17,11 @@
         { prompt: part.prompt.closest(".pane"), lookup: part.lookup.closest(".pane"), pass: part.pass.closest(".pass") },
         (pass) => view.moveTo(pass),
       );
-      const { gallery, openRecorded } = options;
+      const { gallery } = options;
+      const openRecorded = (id) => {
+        options.openRecorded(id);
+        view.show();
+      };
       this.explore = new Explore(part.explore, {
         whatIf: (body) => new WhatIf(body),
         equation: (body) => new Equation(body),

@@ -108,7 +108,7 @@ def wire_opening(
         [lens.recorded, *opened],
         cancels=running,
         **AT_ONCE,
-    ).then(None, js="() => { pldLens.view.show(); }")
+    )
     lens.view.upload(
         lambda: (None, ""), None, [lens.recorded, lens.about], cancels=running, **AT_ONCE
     )

@@ -252,8 +252,8 @@ def test_the_gallery_is_sorted_and_opens_a_run(view: View) -> None:
     body.get_by_role("button", name="Walking").click()
     expect(view.part("lookup")).to_have_text(" and on")
     expect(view.page.locator("#recorded input")).to_have_value("Walking")
-    expect(panel(view, "gallery")).to_be_visible()
     expect(view.part("range")).to_be_in_viewport()
+    expect(panel(view, "gallery")).to_be_visible()
 
 
 def test_the_tour_does_one_pass_a_press(story: View) -> None:
