@@ -15,7 +15,7 @@ from datetime import datetime, timezone
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Callable, Iterable, Iterator, Sequence
+from typing import IO, TYPE_CHECKING, Callable, Iterable, Iterator, NoReturn, Sequence
 
 from pld_core import specspecs
 from pld_core.bench.engines import LOCAL
@@ -48,7 +48,7 @@ class UsageError(ValueError):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command. Returns 0, or prints one line to standard error and returns 1
-    (130 after an interrupt)."""
+    (130 after an interrupt); a call that is no command exits with 2 after its line."""
     settle()  # before anything imports torch
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")
@@ -87,8 +87,32 @@ def _say(sentence: str) -> None:
     print(f"pld_core: {sentence}", file=sys.stderr, flush=True)
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong with a call in one line, without the usage."""
+
+    def error(self, message: str) -> NoReturn:
+        said = " ".join(message.removeprefix("argument ").split())  # arguments may hold line ends
+        _say(f"{said[:1].upper()}{said[1:]}; see {self.prog} --help.")
+        raise SystemExit(2)
+
+
+def _whole(text: str) -> int:
+    return _parsed(int, text, "whole number")
+
+
+def _number(text: str) -> float:
+    return _parsed(float, text, "number")
+
+
+def _parsed(kind: Callable[[str], int | float], text: str, name: str) -> int | float:
+    try:
+        return kind(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r:.40} is no {name}") from None
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m pld_core", description=__doc__)
+    parser = _Parser(prog="python -m pld_core", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     generate = commands.add_parser("generate", help="run a prompt and count its passes")
@@ -100,7 +124,7 @@ def _parser() -> argparse.ArgumentParser:
     generate.add_argument("--system", metavar="TEXT", help="system message of the chat")
     generate.add_argument("--answer-prefix", default="", metavar="TEXT", help="the begun answer")
     _lookup_options(generate)
-    generate.add_argument("--max-new-tokens", type=int, default=256, metavar="N")
+    generate.add_argument("--max-new-tokens", type=_whole, default=256, metavar="N")
     generate.add_argument("--stop", action="append", default=[], metavar="TEXT",
                           help="end the answer at this text; may be repeated")
     generate.add_argument("--reference", metavar="FILE",
@@ -118,8 +142,8 @@ def _parser() -> argparse.ArgumentParser:
     _model_options(verify)
     verify.add_argument("--rows", metavar="FILE", action="append", default=[],
                         help="prompts to try (JSON lines or text); may be repeated")
-    verify.add_argument("--limit", type=int, metavar="N", help="only the first N rows of each file")
-    verify.add_argument("--max-new-tokens", type=int, default=128, metavar="N")
+    verify.add_argument("--limit", type=_whole, metavar="N", help="only the first N rows of each file")
+    verify.add_argument("--max-new-tokens", type=_whole, default=128, metavar="N")
     verify.add_argument("--checks", metavar="NAMES", help="some of greedy,sampled,penalised,trees,strict")
 
     bench = commands.add_parser("bench", help="engines side by side on your prompts, or lookups")
@@ -128,10 +152,10 @@ def _parser() -> argparse.ArgumentParser:
     _lookup_options(bench)
     bench.add_argument("--rows", metavar="FILE", action="append", default=[],
                        help="prompts (JSON lines, presets.json or text); may be repeated")
-    bench.add_argument("--limit", type=int, metavar="N", help="only the first N rows of each file")
-    bench.add_argument("--rounds", type=int, default=5, metavar="N",
+    bench.add_argument("--limit", type=_whole, metavar="N", help="only the first N rows of each file")
+    bench.add_argument("--rounds", type=_whole, default=5, metavar="N",
                        help="repeats of each row, after one that warms up (default 5)")
-    bench.add_argument("--max-new-tokens", type=int, default=256, metavar="N")
+    bench.add_argument("--max-new-tokens", type=_whole, default=256, metavar="N")
     bench.add_argument("--engines", metavar="NAMES", help=f"some of {','.join(LOCAL)}")
     bench.add_argument("--llama-server", metavar="[LABEL=]ADDRESS", action="append", default=[],
                        help="a running llama.cpp server; may be repeated")
@@ -188,9 +212,10 @@ def _sampling_options(parser: argparse.ArgumentParser) -> None:
     for f in fields(Sampling):
         if f.name in ("banned", "forced_first", "forced_last"):
             continue
-        kind = int if f.type == "int" else float
-        group.add_argument(f"--{f.name.replace('_', '-')}", type=kind, default=f.default,
-                           metavar="X" if kind is float else "N", help=f"default {f.default}")
+        whole = f.type == "int"
+        group.add_argument(f"--{f.name.replace('_', '-')}", default=f.default,
+                           type=_whole if whole else _number, metavar="N" if whole else "X",
+                           help=f"default {f.default}")
     group.add_argument("--ban", action="append", default=[], metavar="TEXT",
                        help="a text that never appears; may be repeated")
 
@@ -202,18 +227,18 @@ def _sampling(options: argparse.Namespace) -> Sampling:
 
 def _lookup_options(parser: argparse.ArgumentParser) -> None:
     default = Settings()
-    parser.add_argument("-n", type=int, default=default.n_max, metavar="N",
+    parser.add_argument("-n", type=_whole, default=default.n_max, metavar="N",
                         help=f"longest match in tokens (default {default.n_max})")
-    parser.add_argument("--n-min", type=int, default=default.n_min, metavar="N",
+    parser.add_argument("--n-min", type=_whole, default=default.n_min, metavar="N",
                         help=f"shortest match in tokens (default {default.n_min})")
-    parser.add_argument("-k", type=int, default=default.k, metavar="K",
+    parser.add_argument("-k", type=_whole, default=default.k, metavar="K",
                         help=f"longest draft in tokens, 0 for none (default {default.k})")
     parser.add_argument("--policy", choices=list(POLICIES), default=default.policy,
                         help="which of several equal matches is copied: the most recent, the oldest, "
                              "the nearest to where the last copy was going, the continuation that "
                              "most of them share; or the longest match, also beyond N "
                              f"(default {default.policy})")
-    parser.add_argument("--branches", type=int, default=default.branches, metavar="B",
+    parser.add_argument("--branches", type=_whole, default=default.branches, metavar="B",
                         help="continuations checked at once, as a tree (default 1: a chain)")
 
 
