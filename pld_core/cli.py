@@ -26,7 +26,7 @@ from pld_core.events import read as read_events
 from pld_core.lookup import POLICIES
 from pld_core.prompting import Ask, banned, control_tokens, decoder
 from pld_core.replay import what_if
-from pld_core.rows import Row, RowsError, read_rows
+from pld_core.rows import Row, RowsError, read_rows, read_text
 from pld_core.settings import Sampling, Settings, SettingsError
 from pld_core.text import pieces_of
 from pld_core.threads import settle
@@ -118,8 +118,10 @@ def _parser() -> argparse.ArgumentParser:
     generate = commands.add_parser("generate", help="run a prompt and count its passes")
     generate.set_defaults(command=_generate)
     source = generate.add_mutually_exclusive_group()
-    source.add_argument("--prompt", help="the prompt; standard input when there is neither")
-    source.add_argument("--prompt-file", metavar="FILE", help="a file that holds the prompt")
+    source.add_argument("--prompt", help="the prompt (default: standard input)")
+    source.add_argument("--prompt-file", metavar="FILE",
+                        help="a file that holds the prompt; the newline that ends it, as that of "
+                             "standard input, is not read")
     generate.add_argument("--raw", action="store_true", help="no chat template")
     generate.add_argument("--system", metavar="TEXT", help="system message of the chat")
     generate.add_argument("--answer-prefix", default="", metavar="TEXT", help="the begun answer")
@@ -128,7 +130,8 @@ def _parser() -> argparse.ArgumentParser:
     generate.add_argument("--stop", action="append", default=[], metavar="TEXT",
                           help="end the answer at this text; may be repeated")
     generate.add_argument("--reference", metavar="FILE",
-                          help="a text to copy from that the model does not read")
+                          help="a text to copy from that the model does not read; without the "
+                               "newline that ends it")
     _adaptive_option(generate, "by what passes cost here, which is measured first")
     generate.add_argument("--strict", action="store_true",
                           help="every pass equally wide: half precision becomes exact, and slower")
@@ -267,7 +270,7 @@ def _generate(options: argparse.Namespace) -> None:
         options.answer_prefix,
         chat=not options.raw,
         system=options.system,
-        reference=_file(options.reference) if options.reference else "",
+        reference=read_text(options.reference) if options.reference else "",
     )
     if not ask.prompt.strip() and not ask.answer_prefix:
         raise PromptError("The prompt is empty.")  # before a model is loaded for it
@@ -298,20 +301,11 @@ def _prompt(options: argparse.Namespace) -> str:
     if options.prompt is not None:
         return options.prompt
     if options.prompt_file is not None:
-        return _file(options.prompt_file)
+        return read_text(options.prompt_file)
     try:
-        return sys.stdin.read()
+        return sys.stdin.read().removesuffix("\n")
     except UnicodeDecodeError:
         raise UsageError("Standard input is not a text in UTF-8.") from None
-
-
-def _file(path: str) -> str:
-    try:
-        return Path(path).read_text(encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}.") from None
-    except UnicodeDecodeError:
-        raise UsageError(f"{path} is not a text in UTF-8.") from None
 
 
 def _run(events: Iterator[Event], path: str | None) -> dict[str, Trace]:

@@ -14,7 +14,7 @@ _WRONG = (ValueError, KeyError, TypeError, IndexError, AttributeError, Recursion
 
 
 class RowsError(ValueError):
-    """A file that holds no prompts; the message is one sentence for a person."""
+    """A file that cannot be read or holds no prompts; the message is one sentence for a person."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,17 @@ class Row:
     category: str
     ask: Ask
     stop: tuple[str, ...] = ()
+
+
+def read_text(path: str | Path) -> str:
+    """A text file as the page reads one: without a byte order mark, lines end in \\n, and the one
+    newline that editors put behind the last line is no part of the text. Raises RowsError."""
+    try:
+        return Path(path).read_text(encoding="utf-8-sig").removesuffix("\n")
+    except OSError as error:
+        raise RowsError(f"{path} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise RowsError(f"{path} is not a text in UTF-8.") from None
 
 
 def read_rows(path: str | Path, unread: Callable[[str], None] | None = None) -> list[Row]:
@@ -38,12 +49,7 @@ def read_rows(path: str | Path, unread: Callable[[str], None] | None = None) -> 
     rest is read.
     """
     path = Path(path)
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise RowsError(f"{path} cannot be read: {error.strerror}.") from None
-    except UnicodeDecodeError:
-        raise RowsError(f"{path} is not a text in UTF-8.") from None
+    text = read_text(path)
     if path.suffix in (".jsonl", ".ndjson"):
         rows = list(_parsed(text, path, unread))
     elif path.suffix == ".json":

@@ -12,7 +12,9 @@
     const noText = { problem: words.noText.replace("{name}", () => file.name) };
     try {
       const text = new TextDecoder("utf-8", { fatal: true }).decode(await file.arrayBuffer());
-      return text.includes("\0") ? noText : { name: file.name, text: text.replaceAll("\r\n", "\n") };
+      if (text.includes("\0")) return noText;
+      // the newline that editors put behind the last line is no part of the text
+      return { name: file.name, text: text.replaceAll("\r\n", "\n").replace(/\n$/, "") };
     } catch {
       return noText;
     }

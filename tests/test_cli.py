@@ -177,14 +177,24 @@ def prompt_text(lane):
 
 def test_the_prompt_comes_as_text_as_a_file_or_on_standard_input(quick, tmp_path, monkeypatch):
     file = tmp_path / "prompt.txt"
-    file.write_text(ASK + " from a file", encoding="utf-8")
-    monkeypatch.setattr(sys, "stdin", io.StringIO(ASK + " piped"))
-    for ask, expected in (
-        (["--raw", "--prompt", ASK], ASK),
-        (["--raw", "--prompt-file", str(file)], ASK + " from a file"),
-        (["--raw"], ASK + " piped"),
-    ):
-        assert prompt_text(generate(tmp_path, ask=ask)["pld"]) == expected
+    texts = {"": "", "\n": "", "\n\n": "\n", "\n \n": "\n "}  # one newline ends the last line
+    for end, read in texts.items():
+        file.write_text(ASK + " from a file" + end, encoding="utf-8")
+        monkeypatch.setattr(sys, "stdin", io.StringIO(ASK + " piped" + end))
+        for ask, expected in (
+            (["--raw", "--prompt", ASK + end], ASK + end),
+            (["--raw", "--prompt-file", str(file)], ASK + " from a file" + read),
+            (["--raw"], ASK + " piped" + read),
+        ):
+            assert prompt_text(generate(tmp_path, ask=ask)["pld"]) == expected
+
+
+def test_a_text_file_is_read_alike_whoever_saved_it(quick, tmp_path):
+    file = tmp_path / "text.txt"
+    for saved in (b"a fox\nand a fox", b"a fox\nand a fox\n", b"\xef\xbb\xbfa fox\r\nand a fox\r\n"):
+        file.write_bytes(saved)
+        lane = generate(tmp_path, ask=["--raw", "--prompt-file", str(file), "--reference", str(file)])["pld"]
+        assert prompt_text(lane) == "".join(lane.start.reference.pieces) == "a fox\nand a fox"
 
 
 def test_chat_system_and_begun_answer_reach_the_template(quick, tmp_path):

@@ -370,7 +370,7 @@ def test_each_shape_of_row_is_read(data, row, tmp_path):
 
 
 def test_any_other_file_is_one_prompt(tmp_path):
-    path = written(tmp_path, "Repeat this.", '{"prompt": "p"}', name="notes.txt")
+    path = written(tmp_path, "Repeat this.", '{"prompt": "p"}', "", name="notes.txt")
     assert read_rows(path) == [Row("notes.txt", "text", Ask('Repeat this.\n{"prompt": "p"}'))]
 
 

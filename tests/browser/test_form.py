@@ -72,7 +72,7 @@ def test_a_begun_answer_goes_with_its_prompt(view: View) -> None:
 def test_a_text_file_is_added_to_the_prompt(view: View, slot: ScriptedSlot) -> None:
     prompt = view.page.locator("#prompt textarea")
     prompt.fill("Summarise this:")
-    upload(view, "#to-prompt", "notes.txt", "\ufeffZwei Zeilen,\r\nüber ${x} </script>.".encode())
+    upload(view, "#to-prompt", "notes.txt", "\ufeffZwei Zeilen,\r\nüber ${x} </script>.\r\n".encode())
     want = "Summarise this:\n\nZwei Zeilen,\nüber ${x} </script>."
     expect(prompt).to_have_value(want)
     notice = view.page.locator("#notice")
