@@ -123,10 +123,12 @@ def _parser() -> argparse.ArgumentParser:
                         help="a file that holds the prompt; the newline that ends it, as that of "
                              "standard input, is not read")
     generate.add_argument("--raw", action="store_true", help="no chat template")
-    generate.add_argument("--system", metavar="TEXT", help="system message of the chat")
-    generate.add_argument("--answer-prefix", default="", metavar="TEXT", help="the begun answer")
+    generate.add_argument("--system", metavar="TEXT",
+                          help="system message of the chat (default: what the model's template says)")
+    generate.add_argument("--answer-prefix", default="", metavar="TEXT",
+                          help="the begun answer, which the model goes on with")
     _lookup_options(generate)
-    generate.add_argument("--max-new-tokens", type=_whole, default=256, metavar="N")
+    _length_option(generate, 256)
     generate.add_argument("--stop", action="append", default=[], metavar="TEXT",
                           help="end the answer at this text; may be repeated")
     generate.add_argument("--reference", metavar="FILE",
@@ -144,22 +146,27 @@ def _parser() -> argparse.ArgumentParser:
     verify.set_defaults(command=_verify)
     _model_options(verify)
     verify.add_argument("--rows", metavar="FILE", action="append", default=[],
-                        help="prompts to try (JSON lines or text); may be repeated")
-    verify.add_argument("--limit", type=_whole, metavar="N", help="only the first N rows of each file")
-    verify.add_argument("--max-new-tokens", type=_whole, default=128, metavar="N")
-    verify.add_argument("--checks", metavar="NAMES", help="some of greedy,sampled,penalised,trees,strict")
+                        help="prompts to try (JSON lines or text); may be repeated (default: a few "
+                             "built-in ones)")
+    verify.add_argument("--limit", type=_whole, metavar="N",
+                        help="only the first N rows of each file (default all)")
+    _length_option(verify, 128)
+    verify.add_argument("--checks", metavar="NAMES",
+                        help="some of greedy,sampled,penalised,trees,strict (default all)")
 
     bench = commands.add_parser("bench", help="engines side by side on your prompts, or lookups")
     bench.set_defaults(command=_bench)
     _model_options(bench)
     _lookup_options(bench)
     bench.add_argument("--rows", metavar="FILE", action="append", default=[],
-                       help="prompts (JSON lines, presets.json or text); may be repeated")
-    bench.add_argument("--limit", type=_whole, metavar="N", help="only the first N rows of each file")
+                       help="prompts (JSON lines, presets.json or text); may be repeated "
+                            "(default: a few built-in ones)")
+    bench.add_argument("--limit", type=_whole, metavar="N",
+                       help="only the first N rows of each file (default all)")
     bench.add_argument("--rounds", type=_whole, default=5, metavar="N",
                        help="repeats of each row, after one that warms up (default 5)")
-    bench.add_argument("--max-new-tokens", type=_whole, default=256, metavar="N")
-    bench.add_argument("--engines", metavar="NAMES", help=f"some of {','.join(LOCAL)}")
+    _length_option(bench, 256)
+    bench.add_argument("--engines", metavar="NAMES", help=f"some of {','.join(LOCAL)} (default all)")
     bench.add_argument("--llama-server", metavar="[LABEL=]ADDRESS", action="append", default=[],
                        help="a running llama.cpp server; may be repeated")
     bench.add_argument("--openai", metavar="[LABEL=]ADDRESS", action="append", default=[],
@@ -171,17 +178,17 @@ def _parser() -> argparse.ArgumentParser:
                        help="no engine: what lookups cost, and what ours and other engines' rules "
                             "are worth on recorded runs")
     bench.add_argument("traces", metavar="TRACE", nargs="*",
-                       help="with --lookup: recorded runs; those of the page without any")
+                       help="with --lookup: recorded runs (default: those of the page)")
 
     replayed = commands.add_parser("replay", help="ask a recorded run for another lookup")
     replayed.set_defaults(command=_replay)
-    replayed.add_argument("trace", metavar="TRACE")
+    replayed.add_argument("trace", metavar="TRACE", help="a recorded run")
     _lookup_options(replayed)
     _adaptive_option(replayed, "by what passes cost in the recorded run, where it says so")
 
     stats = commands.add_parser("stats", help="the numbers of a recorded run")
     stats.set_defaults(command=_stats)
-    stats.add_argument("trace", metavar="TRACE")
+    stats.add_argument("trace", metavar="TRACE", help="a recorded run")
 
     converted = commands.add_parser(
         "convert", help="a trace to Parquet tables in the schema of specspecs, or back"
@@ -190,7 +197,8 @@ def _parser() -> argparse.ArgumentParser:
     converted.add_argument("source", metavar="FROM", help="a trace, or a folder of tables")
     converted.add_argument("out", metavar="TO", help="a folder for tables, or a trace's file")
     converted.add_argument("--tokenizer", metavar="NAME",
-                           help="a hub id or folder, for tables that hold no texts")
+                           help="a hub id or folder, for tables that hold no texts (default: ids in "
+                                "brackets)")
 
     config = commands.add_parser("config", help="the settings as other engines write them")
     config.set_defaults(command=_config)
@@ -199,15 +207,23 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _adaptive_option(parser: argparse.ArgumentParser, how: str) -> None:
-    parser.add_argument("--adaptive", action=argparse.BooleanOptionalAction, default=True,
-                        help=f"draft only what is expected to pay, {how}")
+    option = parser.add_argument("--adaptive", action=argparse.BooleanOptionalAction, default=True)
+    # afterwards: before Python 3.13 the action adds "(default: True)" to a help that it is given
+    option.help = f"draft only what is expected to pay, {how} (default --adaptive)"
+
+
+def _length_option(parser: argparse.ArgumentParser, default: int) -> None:
+    parser.add_argument("--max-new-tokens", type=_whole, default=default, metavar="N",
+                        help=f"longest answer in tokens (default {default})")
 
 
 def _model_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", default=os.environ.get("PLD_MODEL") or None,
-                        help="hub id or local folder; the embedded model unless given")
-    parser.add_argument("--device", help="cpu, cuda, cuda:1; the GPU when there is one")
-    parser.add_argument("--dtype", help="float32 (default on a CPU), bfloat16 or float16")
+                        help="hub id or local folder (default: PLD_MODEL, or else the embedded model)")
+    parser.add_argument("--device",
+                        help="cpu, cuda, cuda:1 (default: the GPU when there is one, else the CPU)")
+    parser.add_argument("--dtype",
+                        help="float32, bfloat16 or float16 (default: float32 on a CPU, bfloat16 on a GPU)")
 
 
 def _sampling_options(parser: argparse.ArgumentParser) -> None:

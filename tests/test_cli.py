@@ -81,13 +81,12 @@ def refused(capsys, *arguments, status=1):
         got = exit_.code
     said = capsys.readouterr()
     assert got == status
-    if status == 1:
-        assert said.out == ""
-        (line,) = said.err.splitlines()[-1:]
-        assert said.err.count("pld_core: ") == len(said.err.splitlines()) <= 2
-        assert line.endswith(".")
-        assert "Error" not in line
-        assert "Traceback" not in line
+    assert said.out == ""
+    (line,) = said.err.splitlines()[-1:]
+    assert said.err.count("pld_core: ") == len(said.err.splitlines()) <= 2
+    assert line.endswith(".")
+    assert "Error" not in line
+    assert "Traceback" not in line
     return said.err
 
 
@@ -420,20 +419,58 @@ def test_a_number_that_cannot_be_meant_is_refused(option, value, capsys, quick):
     assert quick == []
 
 
+COMMANDS = cli._parser()._subparsers._group_actions[0].choices
+
+
 @pytest.mark.parametrize(
-    "arguments",
+    ("arguments", "why"),
     [
-        [], ["nothing"], ["generate", "-n", "x"], ["generate", "-k", "1.5"],
-        ["generate", "--temperature", "warm"], ["generate", "--policy", "web"],
-        ["generate", "--prompt", "a", "--prompt-file", "b"], ["generate", "--what"],
-        ["replay"], ["stats"], ["verify", "--limit", "x"],
+        ([], "COMMAND"), (["nothing"], "'nothing'"), (["--what"], "COMMAND"),
+        (["generate", "-n", "x"], "-n: 'x' is no whole number"),
+        (["generate", "-k", "1.5"], "-k: '1.5' is no whole number"), (["generate", "-k"], "-k"),
+        (["generate", "--temperature", "warm"], "--temperature: 'warm' is no number"),
+        (["generate", "--policy", "web"], "'web'"), (["generate", "--compare=3"], "--compare"),
+        (["generate", "--prompt", "a", "--prompt-file", "b"], "--prompt"),
+        (["generate", "--m", "3"], "--m"), (["generate", "--seed", "9" * 9999], "--seed"),
+        (["replay"], "TRACE"), (["stats"], "TRACE"), (["stats", "a", "b"], "b"),
+        (["convert", "a"], "TO"), (["verify", "--limit", "x"], "--limit"),
+        (["bench", "--rounds", ""], "--rounds"), (["config", "extra\nlines"], "extra lines"),
+        *(([name, "a", "b", "--what"], "--what") for name in ("generate", "bench", "convert")),
+        *(([name, "a", "-n", "abc"], "-n: 'abc'") for name in ("replay", "bench", "config")),
     ],
-    ids=" ".join,
+    ids=lambda value: " ".join(value)[:40],
 )  # fmt: skip
-def test_what_is_no_command_is_answered_with_the_usage(arguments, capsys):
+def test_what_is_no_command_is_answered_in_one_line(arguments, why, capsys):
     said = refused(capsys, *arguments, status=2)
-    assert "usage" in said
-    assert "Traceback" not in said
+    assert len(said.splitlines()) == 1
+    assert why in said
+    assert "usage" not in said
+    assert "--help" in said
+
+
+# Without these nothing happens that they could name.
+NO_DEFAULT = {
+    "--prompt-file", "--answer-prefix", "--stop", "--reference", "--ban", "--events",
+    "--llama-server", "--openai",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_option_that_has_a_default_says_it(command):
+    parser = COMMANDS[command]
+    for action in parser._actions:
+        said = " ".join(parser._get_formatter()._expand_help(action).split())
+        assert said, action.dest
+        if action.dest == "help" or action.required or action.nargs == 0 and not action.default:
+            continue  # no choice, or a switch that is off
+        if not NO_DEFAULT.isdisjoint(action.option_strings):
+            assert not action.default
+            continue
+        assert said.count("default") == 1, action.option_strings
+        if action.default not in (None, [], True):
+            assert f"default {action.default}" in said
+        if action.default is True:
+            assert f"default {action.option_strings[0]}" in said
 
 
 def test_an_events_file_that_cannot_be_written_is_named(capsys, quick, tmp_path):
