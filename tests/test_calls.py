@@ -117,7 +117,9 @@ def test_the_example_of_the_readme_runs_as_it_is_written(stranger, tmp_path, mon
     assert "http://127.0.0.1:7860" in example
     monkeypatch.chdir(tmp_path)
     exec(example.replace("http://127.0.0.1:7860", stranger.url), {})
-    assert "tokens per pass" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert re.search(rf"^6 tokens in \d passes: {re.escape(''.join(ANSWER))}$", said, re.MULTILINE)
+    assert stranger.slot.requests[-1].prompt.startswith("Repeat this letter")
     with open(tmp_path / "run.ndjson", encoding="utf-8") as file:
         assert trace.read(file)["pld"].text == "".join(ANSWER)
 

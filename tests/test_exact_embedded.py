@@ -2,6 +2,7 @@
 generate(), for every preset and for real prompts."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,17 @@ def test_presets(model, peer, preset):
         n_max=preset["n_max"], k=preset["k"], max_new_tokens=preset["max_new_tokens"]
     )
     assert_exact(model, peer, ask, settings)
+
+
+def test_the_readme_shows_what_its_example_prints(model, monkeypatch, capsys):
+    text = (ROOT / "README.md").read_text("utf-8")
+    (found,) = re.finditer(r"```python\n(from pld_core.*?)```\n\n(.*?)```\n(.*?)```", text, re.DOTALL)
+    example, said, printed = found.groups()
+    monkeypatch.setattr("pld_core.models.loading.load", lambda: model)
+    exec(example, {})
+    assert capsys.readouterr().out.strip() == printed.strip()
+    passes = printed.count("|")
+    assert f"in {passes} passes" in said
 
 
 def test_code_edits(model, peer, shared):
