@@ -104,7 +104,21 @@ def test_every_limit_stands_in_the_page_for_hosts() -> None:
         assert told == (getattr(HOSTED, field.name), getattr(LOCAL, field.name))
 
 
-def test_links_between_the_pages_lead_somewhere() -> None:
-    for page in ("README.md", "HOSTING.md"):
-        for target in re.findall(r"\]\(([\w./-]+)\)", read(page)):
-            assert (ROOT / target).exists(), target
+def anchors(page: str) -> set[str]:
+    """The names by which GitHub knows a page's headings."""
+    text = re.sub(r"^```.*?^```", "", page, flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", ["README.md", "HOSTING.md", "SECURITY.md"])
+def test_links_between_the_pages_lead_somewhere(page: str) -> None:
+    for target, anchor in re.findall(r"\]\(([\w./-]*)(?:#([\w-]+))?\)", read(page)):
+        there = ROOT / (target or page)
+        assert there.exists(), target
+        assert not anchor or anchor in anchors(there.read_text("utf-8")), anchor
+
+
+def test_every_section_of_the_readme_stands_in_its_contents() -> None:
+    contents = re.findall(r"\]\(#([\w-]+)\)", read("README.md"))
+    assert sorted(contents) == sorted(anchors(read("README.md")) - {"pld-lens", "licence"})
