@@ -55,7 +55,7 @@
     return ask;
   }
 
-  // What other files add to the view: functions that take it and give { draw?(cursor, pass),
+  // What other files add to the view: functions that take it and give { draw?(cursor),
   // restart?(), awaited?(), measured?(told), pending? }; draw is called after every drawing, restart when another trace comes.
   const extras = [];
 

@@ -2,7 +2,7 @@
 (function (lens) {
   "use strict";
 
-  const { Trace, TraceError, Difference, Copies, Pane, laneTokens, Headline, Strip, Controls, Plot, Switch, sources, setText, lookupWords, choiceWords, perFrame, paced, words } = lens;
+  const { Trace, TraceError, Difference, Pane, laneTokens, Links, Headline, Strip, Controls, Plot, Switch, setText, lookupWords, choiceWords, perFrame, paced, words } = lens;
 
   // element holds trace_view.html. source: { text() -> the NDJSON so far, watch(changed),
   // replace(text): the visitor loaded another trace }. options: { plotly: address of plotly.js }.
@@ -26,6 +26,7 @@
 
       const { part } = this;
       this.panes = { prompt: new Pane(part.prompt), lookup: new Pane(part.lookup), plain: new Pane(part.plain) };
+      this.links = new Links(this, () => this.controls.pause(), () => this.draw());
       this.headline = new Headline(part.headline, part.details);
       this.strip = new Strip(part.passTitle, part.pass);
       this.controls = new Controls(part, (cursor) => this.moveTo(cursor), (seconds) => this.moveToTime(seconds));
@@ -66,11 +67,6 @@
       return this.opening || Object.values(this.panes).some((pane) => pane.pending) || this.draw.pending || this.drawNews.pending || this.plot.pending || this.extras.some((extra) => extra.pending);
     }
 
-    // The pass, counted from 0, whose links are shown: pointed at, kept, or stepped to.
-    get chosen() {
-      return this.hovered ?? this.locked ?? (this.cursor === null ? null : this.cursor - 1);
-    }
-
     // What the server tells of a measurement that was asked for: {note} or {seconds, where}.
     measured(told) {
       for (const extra of this.extras) extra.measured?.(told);
@@ -90,8 +86,8 @@
     moveTo(cursor) {
       const passes = this.trace.main ? this.trace.main.passes.length : 0;
       this.cursor = cursor === null || cursor >= passes ? null : cursor;
-      this.clock = this.locked = null;
-      this.reveal = "all";
+      this.clock = null;
+      this.links.moved();
       this.draw();
     }
 
@@ -107,8 +103,7 @@
         this.plot.tick(seconds);
         return this.controls.tell(seconds);
       }
-      this.locked = null;
-      this.reveal = "all";
+      this.links.moved();
       this.draw();
     }
 
@@ -137,11 +132,11 @@
       this.left = this.trace?.main && !this.trace.finished ? this.trace : null;
       this.trace = trace;
       this.standing = { lookup: 0, plain: null, clock: null };
-      this.cursor = this.clock = this.hovered = this.locked = this.copiesOf = this.reveal = null;
-      this.difference = this.copies = null;
+      this.cursor = this.clock = this.difference = null;
       this.parted = false;
       this.rest = new Set();
       this.controls.pause();
+      this.links.restart();
       this.strip.forget();
       for (const pane of Object.values(this.panes)) pane.clear();
       for (const extra of this.extras) extra.restart?.();
@@ -177,39 +172,10 @@
         part.file.value = "";
         if (file) this.#load(file);
       });
-      part.lookup.addEventListener("pointerover", (event) => this.#point(this.#passAt(event.target)));
-      part.lookup.addEventListener("pointerleave", () => this.#point(null));
-      part.lookup.addEventListener("click", (event) => {
-        const pass = this.#passAt(event.target);
-        if (pass === null || !getSelection().isCollapsed) return;
-        this.locked = this.locked === pass ? null : pass;
-        this.copiesOf = null; // the page may have scrolled the prompt under a resting pointer
-        this.reveal = "source";
-        this.draw();
-      });
       part.lookup.addEventListener("keydown", (event) => {
         const step = { ArrowLeft: part.back, ArrowRight: part.forward }[event.key];
         if (step && !event.ctrlKey && !event.metaKey && !event.altKey) step.click();
       });
-      part.prompt.addEventListener("pointerover", (event) => this.#pointAtSource(Pane.at(event.target)));
-      part.prompt.addEventListener("pointerleave", () => this.#pointAtSource(null));
-    }
-
-    #passAt(target) {
-      const at = Pane.at(target);
-      return at === null ? null : this.trace.main.passOf[at];
-    }
-
-    #point(pass) {
-      if (pass === this.hovered) return;
-      this.hovered = pass;
-      this.reveal = pass === null ? null : "source";
-      this.draw();
-    }
-
-    #pointAtSource(position) {
-      this.copiesOf = position;
-      this.draw();
     }
 
     #fileName() {
@@ -221,7 +187,6 @@
       const { trace } = this;
       const { main, lookup, plain } = trace;
       this.#append();
-      const passes = main ? main.passes.length : 0;
       this.standing = this.#stand();
       const cursor = this.standing.lookup;
       this.#show(this.standing);
@@ -229,13 +194,18 @@
       this.headline.draw(trace, this.difference?.update() ?? null, cursor);
       this.#parting(this.difference?.at ?? null);
       this.controls.draw(main, cursor, this.standing.clock, trace.length);
-      const { chosen } = this;
-      const pass = chosen ?? (passes ? passes - 1 : null);
-      this.strip.draw(main, pass, this.locked !== null && this.locked === pass);
-      this.#link(chosen);
+      this.#told(main, cursor);
       this.plot.draw(trace, this.basis, this.standing, this.colours);
       this.#heads(cursor);
-      for (const extra of this.extras) extra.draw?.(cursor, pass);
+      for (const extra of this.extras) extra.draw?.(cursor);
+      this.links.draw(lookup && this.cursor > 0 ? { lane: lookup, pass: this.cursor - 1 } : null);
+    }
+
+    // "This pass": the one that is pinned or pointed at, else the one where the cursor stands.
+    #told(main, cursor) {
+      const { shown, pinned } = this.links;
+      if (shown?.lane) this.strip.draw(shown.lane, shown.pass, shown === pinned);
+      else this.strip.draw(main, cursor ? cursor - 1 : null, false);
     }
 
     #append() {
@@ -278,44 +248,6 @@
       if (at === null || this.parted) return;
       this.parted = true;
       for (const pane of [this.panes.lookup, this.panes.plain]) pane.spans[at]?.classList.add("parts");
-    }
-
-    // Marks the source of a pass, or the copies of the prompt token under the pointer.
-    #link(pass) {
-      const { lookup } = this.trace;
-      const { prompt, lookup: output } = this.panes;
-      prompt.unmark();
-      output.unmark();
-      if (!lookup) return;
-      if (this.copiesOf !== null) {
-        this.copies ??= new Copies(lookup);
-        for (const copy of this.copies.of(this.copiesOf)) {
-          const { first, copied } = lookup.passes[copy];
-          output.mark("copy", Array.from({ length: copied }, (_, i) => first + i));
-        }
-        prompt.mark("source", this.copies.of(this.copiesOf).length ? [this.copiesOf] : []);
-        return;
-      }
-      if (pass === null || pass >= lookup.passes.length) return;
-      const { promptLength } = lookup;
-      const marks = sources(lookup, pass);
-      for (const [name, positions] of Object.entries({ key: marks.key, suffix: marks.suffix, source: marks.source, beyond: marks.beyond, this: marks.own })) {
-        prompt.mark(name, positions.filter((at) => at < promptLength));
-        output.mark(name, positions.filter((at) => at >= promptLength).map((at) => at - promptLength));
-      }
-      this.#revealMarks(marks, promptLength);
-    }
-
-    // Pointing must not move the text under the pointer; going to a pass may.
-    #revealMarks({ key, own }, promptLength) {
-      if (this.reveal === null) return;
-      const { prompt, lookup, plain } = this.panes;
-      if (key.length && key[0] < promptLength) prompt.reveal(key[0]);
-      if (this.reveal === "all") {
-        lookup.reveal(own[0] - promptLength);
-        plain.reveal(plain.shown - 1);
-      }
-      this.reveal = null;
     }
 
     #heads(cursor) {

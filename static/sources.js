@@ -42,7 +42,7 @@
     };
   }
 
-  // Context position -> the passes that kept a copy of it, for the link from a source to its copies.
+  // A token of the context or of the reference -> the passes that kept a copy of it.
   class Copies {
     constructor(lane) {
       this.lane = lane;
@@ -50,14 +50,19 @@
       this.at = new Map();
     }
 
-    of(position) {
+    // pane: "prompt" or "reference".
+    of({ pane, at }) {
       for (; this.seen < this.lane.passes.length; this.seen++) {
-        for (const source of sources(this.lane, this.seen).source) {
-          if (!this.at.has(source)) this.at.set(source, []);
-          this.at.get(source).push(this.seen);
-        }
+        const { source, reference } = sources(this.lane, this.seen);
+        for (const position of source) this.#add(`prompt ${position}`);
+        for (const position of reference.source) this.#add(`reference ${position}`);
       }
-      return this.at.get(position) ?? [];
+      return this.at.get(`${pane} ${at}`) ?? [];
+    }
+
+    #add(key) {
+      if (!this.at.has(key)) this.at.set(key, []);
+      this.at.get(key).push(this.seen);
     }
   }
 

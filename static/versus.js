@@ -2,13 +2,12 @@
 (function (lens) {
   "use strict";
 
-  const { extras, node, setText, Pane, laneTokens, numbers, speedup, Difference, sources, lookupWords, words } = lens;
+  const { extras, node, setText, Pane, laneTokens, numbers, speedup, Difference, lookupWords, words } = lens;
   const text = words.versus;
 
   class Versus {
     constructor(view) {
       this.view = view;
-      this.hovered = null;
       this.title = view.root.querySelector(".pane.lookup h2");
       this.pane = node("div", "pane rival");
       this.pane.hidden = true;
@@ -24,8 +23,6 @@
       this.pane.append(head, region);
       view.root.querySelector(".pane.lookup").after(this.pane);
       view.panes.rival = new Pane(region);
-      region.addEventListener("pointerover", (event) => this.#point(Pane.at(event.target)));
-      region.addEventListener("pointerleave", () => this.#point(null));
       this.frame = node("div", "versus");
       this.frame.hidden = true;
       this.frame.tabIndex = 0;
@@ -40,7 +37,6 @@
     }
 
     restart() {
-      this.hovered = null;
       this.differences = new Map();
       this.pane.hidden = this.frame.hidden = true;
       this.rested = false;
@@ -65,7 +61,6 @@
       setText(this.count, passes ? words.lanePasses(panes.rival.shown, passes) : "");
       setText(this.state, words.state(rival, trace.reading));
       this.state.dataset.state = rival.end?.reason ?? "running";
-      this.#link(rival);
       this.#table([[text.a, lookup, cursor], [text.b, rival, passes], ...(plain ? [[words.fixedTexts.plainTitle, plain, this.#passes(plain, cursor)]] : [])]);
     }
 
@@ -74,20 +69,6 @@
       if (this.view.cursor === null) return lane.passes.length;
       const { clock } = this.view.standing ?? {};
       return clock === null || clock === undefined ? Math.min(cursor, lane.passes.length) : lane.at(clock);
-    }
-
-    #link(rival) {
-      const { panes } = this.view;
-      panes.rival.unmark();
-      if (this.hovered === null || this.hovered >= rival.passes.length) return;
-      for (const pane of Object.values(panes)) if (pane !== panes.rival) pane.unmark();
-      const { promptLength } = rival;
-      const { key, suffix, source, beyond, own, reference } = sources(rival, this.hovered);
-      for (const [name, positions] of Object.entries({ key, suffix, source, beyond, this: own })) {
-        panes.prompt.mark(name, positions.filter((at) => at < promptLength));
-        panes.rival.mark(name, positions.filter((at) => at >= promptLength).map((at) => at - promptLength));
-      }
-      for (const [name, positions] of Object.entries(reference)) panes.reference?.mark(name, positions);
     }
 
     #table(lanes) {
@@ -138,13 +119,6 @@
       }
       const lines = this.frame.querySelectorAll("tbody tr");
       rows.forEach((row, r) => row.forEach((value, c) => setText(lines[r].children[c], value)));
-    }
-
-    #point(at) {
-      const pass = at === null ? null : this.view.trace.rival.passOf[at];
-      if (pass === this.hovered) return;
-      this.hovered = pass;
-      this.view.draw();
     }
   }
 

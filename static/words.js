@@ -188,7 +188,7 @@
     strip: {
       none: "Nothing yet: the first pass reads the prompt.",
       noPass: "The run ended before its first pass.",
-      locked: "kept on screen; click it again to let go",
+      locked: "kept on screen; click it again, or press Escape, to let go",
       prefill: (n, piece) => `Prefill: one pass reads all ${plural(n, "prompt token")} and gives the first token.`,
       unmatched: (n) => `A draft of ${plural(n, "token")}.`,
       undrafted: {

@@ -23,6 +23,7 @@ SCRIPTS = (  # each uses only those before it
     "numbers.js",
     "sources.js",
     "panes.js",
+    "links.js",
     "headline.js",
     "strip.js",
     "parts.js",

@@ -166,6 +166,38 @@ def test_a_click_locks_and_another_lets_go(letters: View) -> None:
     expect(letters.part("prompt").locator(".source")).to_have_count(0)
 
 
+def test_what_is_kept_outlasts_the_pointer(letters: View) -> None:
+    def marks() -> tuple[list[int], ...]:
+        return (
+            letters.marked("prompt", "source"),
+            letters.marked("prompt", "key"),
+            letters.marked("lookup", "this"),
+            letters.marked("lookup", "copy"),
+        )
+
+    def told() -> str:
+        return letters.part("passTitle").inner_text()
+
+    letters.token("lookup", 2).click()
+    kept = marks(), told()
+    assert kept[0] == ([2, 3, 4], [1], [1, 2, 3, 4], [])
+    for pane, at in (("prompt", 0), ("prompt", 3), ("lookup", 5), ("plain", 2)):
+        letters.token(pane, at).hover()
+        assert (marks(), told()) == kept
+    letters.token("lookup", 5).click()  # another pass is kept instead
+    letters.leave()
+    assert letters.marked("lookup", "this") == [5]
+    letters.token("prompt", 0).click()  # nothing was copied from there
+    assert letters.marked("lookup", "this") == [5]
+    letters.token("prompt", 3).click()
+    letters.token("lookup", 5).hover()
+    assert marks() == ([3], [], [], [1, 2, 3])
+    letters.page.keyboard.press("Escape")
+    assert letters.marked("lookup", "this") == [5]  # what the pointer is on
+    letters.leave()
+    assert marks() == ([], [], [], [])
+
+
 def test_pointing_at_the_prompt_shows_its_copies(letters: View) -> None:
     letters.token("prompt", 3).hover()
     expect(letters.part("lookup").locator(".copy")).to_have_count(3)

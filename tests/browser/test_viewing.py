@@ -108,6 +108,12 @@ def test_a_draft_from_the_reference_is_boxed_there(referenced: View) -> None:
     expect(view.part("pass")).to_contain_text("also stands at reference token 2")
     view.token("reference", 2).hover()
     expect(view.part("lookup").locator(".copy")).to_have_count(2)
+    view.token("lookup", 1).click()
+    view.token("reference", 2).hover()
+    assert view.marked("reference", "source") == [2, 3]
+    assert view.marked("lookup", "copy") == []
+    view.page.keyboard.press("Escape")
+    expect(view.part("lookup").locator(".copy")).to_have_count(2)
     view.leave()
     assert axe(view) == []
 
