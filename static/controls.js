@@ -24,6 +24,21 @@
       part.forward.addEventListener("click", () => this.#go(this.cursor + 1));
       part.last.addEventListener("click", () => this.#go(this.passes));
       part.play.addEventListener("click", () => (this.playing ? this.pause() : this.#play()));
+      part.range.title = words.keys;
+      this.hear(part.range);
+    }
+
+    // Takes the keys that are pressed in the element; `before` is called ahead of each.
+    hear(element, before = () => {}) {
+      const { back, forward, first, last, play } = this.part;
+      const keys = { ArrowLeft: back, ArrowRight: forward, Home: first, End: last, " ": play };
+      element.addEventListener("keydown", (event) => {
+        const { key, ctrlKey, metaKey, altKey, shiftKey } = event;
+        if (!Object.hasOwn(keys, key) || ctrlKey || metaKey || altKey || shiftKey) return;
+        event.preventDefault();
+        before();
+        keys[key].click();
+      });
     }
 
     get passes() {
@@ -61,9 +76,11 @@
       setText(this.part.play, words.fixedTexts.play);
     }
 
+    // Keys may come faster than frames: each goes on from where the one before it led.
     #go(pass) {
       this.pause();
-      this.moved(pass >= this.passes ? null : Math.max(Math.min(1, this.passes), pass));
+      this.cursor = Math.min(this.passes, Math.max(1, pass));
+      this.moved(this.cursor === this.passes ? null : this.cursor);
     }
 
     #play() {

@@ -21,11 +21,12 @@
     }
 
     draw(trace) {
-      const passes = decodePasses(trace.lookup);
+      const { followed: lookup } = trace;
+      const passes = decodePasses(lookup);
       const any = passes.length > 0;
       this.outcomes.hidden = this.columns.hidden = !any;
       if (!any) return setText(this.lead, emptiness(trace));
-      this.#outcomes(trace.lookup, passes);
+      this.#outcomes(lookup, passes);
       this.#acceptance(passes.filter((p) => p.draft.length > 0));
       this.#kept(passes);
     }

@@ -33,11 +33,11 @@
     }
 
     draw(trace) {
-      const { lookup, plain } = trace;
-      this.lane = lookup;
+      const { followed: lookup, plain } = trace;
       const has = lookup && lookup.ids.length > 1;
-      if (trace !== this.trace) this.asked = null;
+      if (trace !== this.trace || lookup !== this.lane) this.asked = null;
       this.trace = trace;
+      this.lane = lookup;
       this.costs = has && plain ? relativeCosts(lookup, plain) : null;
       if (!has) {
         this.run = null;

@@ -3,10 +3,11 @@
 (function (lens) {
   "use strict";
 
-  const { node, words } = lens;
+  const { node, setText, words } = lens;
   const text = words.explore;
   const PAUSE_MS = 400;
   const LEAST_SHARE = 20; // a drawing takes at most one part in so many of the time
+  const APART = ["gallery", "learn"]; // what they say is not of a lane
   let views = 0;
 
   class Explore {
@@ -50,6 +51,7 @@
       this.trace = trace;
       const moved = cursor !== this.cursor;
       this.cursor = cursor;
+      this.#tellWhose();
       if (this.drawn[this.open] !== this.#state()) this.#plan();
       else if (moved) this.panels[this.open]?.move?.(cursor);
     }
@@ -64,8 +66,15 @@
         this.bodies[each].hidden = !chosen;
       }
       if (focus) this.tabs[name].focus();
+      this.#tellWhose();
       this.notBefore = 0;
       this.#plan();
+    }
+
+    #tellWhose() {
+      const name = this.trace ? words.versus.name(this.trace, this.trace.followed) : "";
+      this.whose.hidden = !name || APART.includes(this.open);
+      setText(this.whose, words.versus.whose(name));
     }
 
     #build(names) {
@@ -97,7 +106,8 @@
         event.preventDefault();
         this.show(names[(to + names.length) % names.length], true);
       });
-      this.root.append(list, ...bodies);
+      this.whose = node("p", "whose");
+      this.root.append(list, this.whose, ...bodies);
       this.show(names[0]);
     }
 
@@ -105,7 +115,7 @@
     #state() {
       if (!this.trace) return "";
       const lanes = [...this.trace.lanes.values()].map((lane) => `${lane.passes.length}${lane.end ? "e" : ""}`);
-      return `${idOf(this.trace)} ${lanes} ${this.trace.comparison ? "c" : ""}`;
+      return `${idOf(this.trace)} ${this.trace.followed?.name} ${lanes} ${this.trace.comparison ? "c" : ""}`;
     }
 
     #plan() {

@@ -27,16 +27,17 @@
     }
 
     draw(trace, difference, passes) {
-      const { lookup, plain, main } = trace;
-      if (!main) return this.clear();
-      const n = numbers(main, passes);
-      const whole = passes === main.passes.length;
-      this.#set("tokens", words.count(n.tokens), whole ? (main.end ? "" : text.soFar) : text.ofTokens(main.ids.length));
+      const { followed: lookup, plain } = trace;
+      const lane = lookup ?? plain;
+      if (!lane) return this.clear();
+      const n = numbers(lane, passes);
+      const whole = passes === lane.passes.length;
+      this.#set("tokens", words.count(n.tokens), whole ? (lane.end ? "" : text.soFar) : text.ofTokens(lane.ids.length));
       this.#set("passes", words.count(n.passes), text.plainPasses(n.tokens, !plain));
       this.#set("tokensPerPass", n.tokensPerPass === null ? text.none : words.fixed(n.tokensPerPass, 2), text.plainTokensPerPass);
       this.#speedup(lookup && plain && speedup(lookup, plain, passes), lookup && !plain, lookup ? settingsOf(lookup).fixed_width : 0);
       this.#sameText(difference, trace.comparison);
-      this.#list(n.passes ? words.details(n, main.prefillSeconds) : []);
+      this.#list(n.passes ? words.details(n, lane.prefillSeconds) : []);
     }
 
     // width: of every pass in strict mode, in which plain decoding is no faster than that.

@@ -26,7 +26,7 @@
 
       const { part } = this;
       this.panes = { prompt: new Pane(part.prompt), lookup: new Pane(part.lookup), plain: new Pane(part.plain) };
-      this.links = new Links(this, () => this.controls.pause(), () => this.draw());
+      this.links = new Links(this, ({ lane }) => this.#pinned(lane), () => this.draw());
       this.headline = new Headline(part.headline, part.details);
       this.strip = new Strip(part.passTitle, part.pass);
       this.controls = new Controls(part, (cursor) => this.moveTo(cursor), (seconds) => this.moveToTime(seconds));
@@ -38,6 +38,7 @@
         this.clock = null;
         this.draw();
       });
+      this.controls.hear(part.plain);
       this.draw = perFrame(() => this.#draw());
       this.drawNews = paced(() => this.#draw(), 4);
       this.#followTheme();
@@ -82,10 +83,29 @@
       for (const extra of this.extras) extra.awaited?.();
     }
 
-    // cursor: a pass counted from 1, or null to stay with the newest.
+    // The lane that is stepped through.
+    get lane() {
+      return this.trace.followed ?? this.trace.plain;
+    }
+
+    // Where the run's first lane stands, as moveTo takes it.
+    get cursor() {
+      return this.stepped === null ? null : (this.standing.lookup ?? this.standing.plain);
+    }
+
+    // Steps through this lookup lane from now on, from where it stands; no lane moves.
+    follow(lane) {
+      if (lane === this.lane) return;
+      if (this.stepped !== null) this.stepped = lane === this.trace.rival ? this.standing.rival : this.standing.lookup;
+      this.clock = this.standing.clock;
+      this.trace.follow(lane);
+      this.#draw(); // at once: a key may step in the same moment
+    }
+
+    // cursor: a pass of that lane counted from 1, or null to stay with the newest.
     moveTo(cursor) {
-      const passes = this.trace.main ? this.trace.main.passes.length : 0;
-      this.cursor = cursor === null || cursor >= passes ? null : cursor;
+      const passes = this.lane ? this.lane.passes.length : 0;
+      this.stepped = cursor === null || cursor >= passes ? null : cursor;
       this.clock = null;
       this.links.moved();
       this.draw();
@@ -93,13 +113,13 @@
 
     // Every lane as it stood after so many decode seconds.
     moveToTime(seconds) {
-      const { main } = this.trace;
-      if (!main) return;
-      const before = [this.cursor, this.standing.plain];
+      const { lane } = this;
+      if (!lane) return;
+      const before = this.standing;
       this.clock = seconds;
-      this.cursor = main.at(seconds);
+      this.stepped = lane.at(seconds);
       this.standing = this.#stand();
-      if (before[0] === this.cursor && before[1] === this.standing.plain) {
+      if (["lookup", "rival", "plain"].every((name) => before[name] === this.standing[name])) {
         this.plot.tick(seconds);
         return this.controls.tell(seconds);
       }
@@ -107,14 +127,26 @@
       this.draw();
     }
 
-    // Where each lane stands, in passes, and at what time, where it is time that they share.
+    // Where each lane stands, in passes, null for one that is not there; the cursor, which stands
+    // where the followed one does; and the time of that, where it is time that they share.
     #stand() {
-      const { main, plain } = this.trace;
-      const passes = main ? main.passes.length : 0;
-      const lookup = this.cursor ?? passes;
-      if (this.cursor === null || !plain) return { lookup, plain: plain ? plain.passes.length : null, clock: this.clock };
-      const clock = this.clock ?? (this.basis === "seconds" ? main.after(lookup).seconds : null);
-      return { lookup, plain: clock === null ? Math.min(lookup, plain.passes.length) : plain.at(clock), clock };
+      const { trace, lane, stepped } = this;
+      const { lookup, rival, plain } = trace;
+      const cursor = stepped ?? (lane ? lane.passes.length : 0);
+      const timed = stepped !== null && this.basis === "seconds" && trace.lanes.size > 1;
+      const clock = this.clock ?? (timed ? lane.after(cursor).seconds : null);
+      const at = (other) => {
+        if (!other) return null;
+        if (other === lane) return cursor;
+        if (stepped === null) return other.passes.length;
+        return clock === null ? Math.min(cursor, other.passes.length) : other.at(clock);
+      };
+      return { cursor, lookup: at(lookup), rival: at(rival), plain: at(plain), clock };
+    }
+
+    #pinned(lane) {
+      this.controls.pause();
+      if (lane) this.follow(lane);
     }
 
     // The visitor stopped the run on screen: its lanes end where they are. What a lane still
@@ -131,9 +163,9 @@
       this.stopped = null;
       this.left = this.trace?.main && !this.trace.finished ? this.trace : null;
       this.trace = trace;
-      this.standing = { lookup: 0, plain: null, clock: null };
-      this.cursor = this.clock = this.difference = null;
-      this.parted = false;
+      this.standing = { cursor: 0, lookup: null, rival: null, plain: null, clock: null };
+      this.stepped = this.clock = null;
+      this.differences = new Map();
       this.rest = new Set();
       this.controls.pause();
       this.links.restart();
@@ -172,10 +204,6 @@
         part.file.value = "";
         if (file) this.#load(file);
       });
-      part.lookup.addEventListener("keydown", (event) => {
-        const step = { ArrowLeft: part.back, ArrowRight: part.forward }[event.key];
-        if (step && !event.ctrlKey && !event.metaKey && !event.altKey) step.click();
-      });
     }
 
     #fileName() {
@@ -185,27 +213,26 @@
 
     #draw() {
       const { trace } = this;
-      const { main, lookup, plain } = trace;
+      const { lane } = this;
       this.#append();
       this.standing = this.#stand();
-      const cursor = this.standing.lookup;
+      const { cursor, clock } = this.standing;
       this.#show(this.standing);
-      if (lookup && plain && !this.difference) this.difference = new Difference(lookup, plain);
-      this.headline.draw(trace, this.difference?.update() ?? null, cursor);
-      this.#parting(this.difference?.at ?? null);
-      this.controls.draw(main, cursor, this.standing.clock, trace.length);
-      this.#told(main, cursor);
+      this.#compare();
+      this.headline.draw(trace, this.differences.get(lane)?.update() ?? null, cursor);
+      this.controls.draw(lane, cursor, clock, trace.length);
+      this.#told(cursor);
       this.plot.draw(trace, this.basis, this.standing, this.colours);
-      this.#heads(cursor);
+      this.#heads(this.standing);
       for (const extra of this.extras) extra.draw?.(cursor);
-      this.links.draw(lookup && this.cursor > 0 ? { lane: lookup, pass: this.cursor - 1 } : null);
+      this.links.draw(lane === trace.followed && this.stepped > 0 ? { lane, pass: cursor - 1 } : null);
     }
 
     // "This pass": the one that is pinned or pointed at, else the one where the cursor stands.
-    #told(main, cursor) {
+    #told(cursor) {
       const { shown, pinned } = this.links;
-      if (shown?.lane) this.strip.draw(shown.lane, shown.pass, shown === pinned);
-      else this.strip.draw(main, cursor ? cursor - 1 : null, false);
+      const { lane, pass } = shown?.lane ? shown : { lane: this.lane, pass: cursor ? cursor - 1 : null };
+      this.strip.draw(lane, pass, words.versus.name(this.trace, lane), shown !== null && shown === pinned);
     }
 
     #append() {
@@ -222,7 +249,7 @@
           begun.dataset.note = words.begun;
         }
       }
-      const follow = this.cursor === null;
+      const follow = this.stepped === null;
       if (lookup) panes.lookup.append(laneTokens(panes.lookup, lookup), follow);
       panes.plain.append(laneTokens(panes.plain, plain ?? lookup, "plain"), follow);
       for (const [pane, lane] of [[panes.lookup, lookup], [panes.plain, plain ?? lookup]]) {
@@ -233,27 +260,35 @@
       }
     }
 
-    // Both lanes as they stood after the same number of passes, or at the same time.
-    #show({ lookup: cursor, plain: plainPasses }) {
+    // The lanes as they stood after the same number of passes, or at the same time.
+    #show(standing) {
       const { main, lookup, plain } = this.trace;
       if (!main) return;
-      const newest = this.cursor === null;
-      if (lookup) this.panes.lookup.show(lookup.after(cursor).tokens);
-      if (plain) this.panes.plain.show(plain.after(plainPasses).tokens);
-      else this.panes.plain.show(newest && lookup.end ? lookup.ids.length : cursor);
+      const newest = this.stepped === null;
+      if (lookup) this.panes.lookup.show(lookup.after(standing.lookup).tokens);
+      if (plain) this.panes.plain.show(plain.after(standing.plain).tokens);
+      else this.panes.plain.show(newest && lookup.end ? lookup.ids.length : standing.cursor);
     }
 
-    // Marks where the lanes part, in both.
-    #parting(at) {
-      if (at === null || this.parted) return;
-      this.parted = true;
-      for (const pane of [this.panes.lookup, this.panes.plain]) pane.spans[at]?.classList.add("parts");
+    // Where a lookup lane and the plain one part is marked in both.
+    #compare() {
+      const { lookup, rival, plain } = this.trace;
+      const { panes } = this;
+      for (const [pane, lane] of [[panes.lookup, lookup], [panes.rival, rival]]) {
+        if (!lane || !plain) continue;
+        if (!this.differences.has(lane)) this.differences.set(lane, new Difference(lane, plain));
+        const { at } = this.differences.get(lane).update();
+        if (at === null) continue;
+        for (const { spans } of [pane, panes.plain]) if (!spans[at]?.classList.contains("parts")) spans[at]?.classList.add("parts");
+      }
     }
 
-    #heads(cursor) {
+    #heads(standing) {
       const { main, lookup, rival, plain, reading, finished } = this.trace;
       const { part } = this;
       part.save.disabled = !main;
+      part.whose.hidden = !rival;
+      setText(part.whose, words.versus.whose(words.versus.name(this.trace, this.lane)));
       setText(part.plainKey, words.plot.plain(!plain));
       part.plainKey.classList.toggle("counted", !plain);
       part.plainNote.hidden = !lookup || Boolean(plain);
@@ -270,7 +305,7 @@
       setText(part.promptCount, words.paneTokens(main.promptLength));
       for (const [name, lane] of [["lookup", lookup], ["plain", plain]]) {
         const shown = this.panes[name].shown;
-        const passes = name === "plain" ? shown : cursor;
+        const passes = name === "plain" ? shown : standing.lookup;
         setText(part[`${name}Count`], shown ? words.lanePasses(shown, passes) : "");
         setText(part[`${name}State`], lane ? words.state(lane, reading) : lookup ? words.counted : "");
         part[`${name}State`].dataset.state = lane ? (lane.end?.reason ?? "running") : "counted";

@@ -51,7 +51,7 @@
       this.drawnAt = 0;
       this.layer = element.parentElement.appendChild(node("div", "plot-cursor"));
       this.layer.setAttribute("aria-hidden", "true");
-      this.marks = { line: node("i", "line-at"), lookup: node("i", "dot lookup"), plain: node("i", "dot plain") };
+      this.marks = { line: node("i", "line-at"), lookup: node("i", "dot lookup"), rival: node("i", "dot rival"), plain: node("i", "dot plain") };
       this.layer.append(...Object.values(this.marks));
       new ResizeObserver(() => this.#place()).observe(element);
       this.loading = true;
@@ -69,8 +69,8 @@
       return this.loading || this.timer !== null;
     }
 
-    // at: where each lane stands, {lookup, plain} in passes (plain null where it has no place),
-    // and clock, in seconds, null where lanes are compared by passes.
+    // at: where the cursor and each lane stand, {cursor, lookup, rival, plain} in passes, null for
+    // a lane without a place, and clock, in seconds, null where lanes are compared by passes.
     draw(trace, basis, at, colours) {
       Object.assign(this, { trace, basis, at, colours });
       if (this.drawn === this.#state()) return this.#place();
@@ -91,7 +91,7 @@
     // All that the lines depend on.
     #state() {
       const lanes = [...this.trace.lanes.values()].map((lane) => `${lane.name} ${lane.start.created} ${lane.passes.length}`);
-      return JSON.stringify([lanes, this.basis, this.colours]);
+      return JSON.stringify([lanes, this.trace.followed?.name, this.basis, this.colours]);
     }
 
     #draw() {
@@ -99,7 +99,7 @@
       this.drawnAt = performance.now();
       this.drawn = this.#state();
       const { colours, basis } = this;
-      const { main, lookup, rival, plain } = this.trace;
+      const { main, lookup, rival, plain, followed } = this.trace;
       const seconds = basis === "seconds";
       const tokens = main ? main.ids.length : 0;
       const plainPasses = plain ? plain.passes.length : tokens;
@@ -110,17 +110,20 @@
       };
       const own = lookup ? of(lookup) : { x: [], y: [] };
       const other = seconds ? (plain ? of(plain) : { x: [], y: [] }) : { x: [0, plainPasses], y: [0, plainPasses] };
+      // A click goes to a pass of the lane that is stepped through: its line alone answers.
+      const hover = (lane) =>
+        lane === followed ? { hovertemplate: `%{y} ${text.tokens}, ${seconds ? "%{x:.3~f} s" : `%{x} ${text.passes}`}<extra></extra>` } : { hoverinfo: "skip" };
       const lines = [
         {
           x: own.x, y: own.y, mode: "lines",
           line: { color: colours.copied, width: 2.5, shape: "hv" },
-          hovertemplate: `%{y} ${text.tokens}, ${seconds ? "%{x:.3~f} s" : `%{x} ${text.passes}`}<extra></extra>`,
+          ...hover(lookup),
         },
         { x: other.x, y: other.y, mode: "lines", line: { color: colours.plain, width: 2, dash: plain ? "dash" : "dot" }, hoverinfo: "skip" },
       ];
       if (rival) {
         const second = of(rival);
-        lines.push({ x: second.x, y: second.y, mode: "lines", line: { color: colours.rival, width: 2.5, shape: "hv", dash: "dot" }, hoverinfo: "skip" });
+        lines.push({ x: second.x, y: second.y, mode: "lines", line: { color: colours.rival, width: 2.5, shape: "hv", dash: "dot" }, ...hover(rival) });
       }
       const time = (lane) => (lane ? lane.after(lane.passes.length).seconds : 0);
       const reach = seconds ? Math.max(time(lookup), time(rival), time(plain)) : Math.max(plainPasses, main ? main.passes.length : 0, LEAST);
@@ -140,23 +143,26 @@
     }
 
     #pick(x) {
-      const { main } = this.trace;
-      if (main) this.picked(this.basis === "seconds" ? Math.max(1, main.at(x)) : Math.max(1, Math.round(x)));
+      const lane = this.#lane;
+      if (lane) this.picked(this.basis === "seconds" ? Math.max(1, lane.at(x)) : Math.max(1, Math.round(x)));
+    }
+
+    get #lane() {
+      return this.trace?.followed ?? this.trace?.plain;
     }
 
     // The cursor's line and a dot on each lane.
     #place() {
-      const { line, lookup, plain } = this.marks;
+      const { line, lookup, rival, plain } = this.marks;
       const { trace, at } = this;
-      const main = trace?.main;
-      const shown = Boolean(this.drawn && main && at && at.lookup > 0);
+      const shown = Boolean(this.drawn && this.#lane && at && at.cursor > 0);
       this.layer.hidden = !shown;
       if (!shown) return;
       const seconds = this.basis === "seconds";
       const width = this.element.clientWidth - MARGIN.l - MARGIN.r;
       const X = (x) => MARGIN.l + (Math.min(x, this.widest) / this.widest) * width;
       const Y = (y) => HEIGHT - MARGIN.b - (Math.min(y, this.tallest) / this.tallest) * (HEIGHT - MARGIN.t - MARGIN.b);
-      const here = seconds ? (at.clock ?? main.after(at.lookup).seconds) : at.lookup;
+      const here = seconds ? (at.clock ?? this.#lane.after(at.cursor).seconds) : at.cursor;
       const put = (mark, lane, passes) => {
         mark.hidden = lane === null || passes === null;
         if (mark.hidden) return;
@@ -167,8 +173,9 @@
       };
       line.style.transform = `translate(${X(here).toFixed(1)}px, 0)`;
       line.dataset.at = here;
-      put(lookup, main, at.lookup);
-      put(plain, trace.plain && trace.plain !== main ? trace.plain : null, at.plain);
+      put(lookup, trace.main, at.lookup ?? at.plain);
+      put(rival, trace.rival, at.rival);
+      put(plain, trace.lookup && trace.plain, at.plain);
     }
 
     #layout() {

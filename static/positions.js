@@ -42,7 +42,7 @@
     }
 
     draw(trace) {
-      const { lookup, plain } = trace;
+      const { followed: lookup, plain } = trace;
       this.trace = trace;
       this.lane = lookup;
       this.chart = this.ring = null;

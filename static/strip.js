@@ -12,14 +12,16 @@
       this.drawn = "";
     }
 
-    // pass counts from 0; null when there is none yet.
-    draw(lane, pass, locked) {
-      const key = lane && pass !== null ? `${lane.start.created} ${lane.name} ${pass} ${lane.passes.length > pass} ${locked}` : `none ${lane?.end ? "ended" : ""}`;
+    // pass counts from 0; null when there is none yet. name: which lane it is, "" where there is
+    // one alone.
+    draw(lane, pass, name, locked) {
+      const key = lane && pass !== null ? `${lane.start.created} ${lane.name} ${name} ${pass} ${lane.passes.length > pass} ${locked}` : `none ${lane?.end ? "ended" : ""}`;
       if (key === this.drawn) return;
       this.drawn = key;
       this.title.replaceChildren();
       if (!lane || pass === null) return this.body.replaceChildren(node("p", "sentence", lane?.end ? text.noPass : text.none));
       const record = lane.passes[pass];
+      if (name) this.title.append(node("span", "", name));
       this.title.append(node("span", "number", words.cursor.label(pass + 1, lane.passes.length)));
       if (locked) this.title.append(node("span", "locked", text.locked));
       if (record.event.type === "prefill") {

@@ -106,6 +106,7 @@
       this.line = 0;
       this.lanes = new Map();
       this.comparisons = new Map();
+      this.second = false;
     }
 
     // A whole trace from a file; throws TraceError, one sentence.
@@ -195,12 +196,22 @@
       return this.lanes.has("pld") ? this.lanes.get("pld-b") ?? null : null;
     }
 
-    // What the run found, comparing the lookup lane with the plain one.
-    get comparison() {
-      return this.comparisons.get(this.lookup?.name) ?? null;
+    // The lookup lane that is stepped through, and that the numbers and panels are of: the first,
+    // until the second is chosen.
+    get followed() {
+      return (this.second && this.rival) || this.lookup;
     }
 
-    // The lane that the cursor walks through.
+    follow(lane) {
+      this.second = lane === this.rival;
+    }
+
+    // What the run found, comparing that lane with the plain one.
+    get comparison() {
+      return this.comparisons.get(this.followed?.name) ?? null;
+    }
+
+    // The lane that stands for the run.
     get main() {
       return this.lookup ?? this.plain;
     }

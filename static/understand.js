@@ -15,7 +15,10 @@
       this.tour = new Tour(
         card,
         { prompt: part.prompt.closest(".pane"), lookup: part.lookup.closest(".pane"), pass: part.pass.closest(".pass") },
-        (pass) => view.moveTo(pass),
+        (pass) => {
+          view.follow(view.trace.lookup);
+          view.moveTo(pass);
+        },
       );
       const { gallery } = options;
       const openRecorded = (id) => {
@@ -70,7 +73,7 @@
       part.prompt.after(this.note);
     }
 
-    #drawHeat({ lookup }, cursor) {
+    #drawHeat({ followed: lookup }, cursor) {
       const { prompt } = this.view.panes;
       const on = this.toggle.getAttribute("aria-pressed") === "true" && lookup !== null;
       this.note.hidden = !on;

@@ -2,7 +2,7 @@
 (function (lens) {
   "use strict";
 
-  const { extras, node, setText, Pane, laneTokens, numbers, speedup, Difference, lookupWords, words } = lens;
+  const { extras, node, setText, Pane, Switch, laneTokens, numbers, speedup, Difference, lookupWords, words } = lens;
   const text = words.versus;
 
   class Versus {
@@ -23,6 +23,11 @@
       this.pane.append(head, region);
       view.root.querySelector(".pane.lookup").after(this.pane);
       view.panes.rival = new Pane(region);
+      view.controls.hear(view.part.lookup, () => this.#follow("a"));
+      view.controls.hear(region, () => this.#follow("b"));
+      this.lanes = node("div");
+      this.choice = new Switch(this.lanes, text.follow, text.lanes, "a", (lane) => this.#follow(lane));
+      view.part.range.before(this.lanes);
       this.frame = node("div", "versus");
       this.frame.hidden = true;
       this.frame.tabIndex = 0;
@@ -42,33 +47,30 @@
       this.rested = false;
     }
 
-    draw(cursor) {
-      const { trace, panes, root } = this.view;
+    draw() {
+      const { trace, panes, root, standing } = this.view;
       const { lookup, rival, plain } = trace;
-      this.pane.hidden = this.frame.hidden = this.key.hidden = !rival;
+      this.pane.hidden = this.frame.hidden = this.key.hidden = this.lanes.hidden = !rival;
       root.classList.toggle("with-rival", Boolean(rival));
       setText(this.title, rival ? text.a : words.fixedTexts.lookupTitle);
       setText(this.lookupKey, rival ? text.a : words.fixedTexts.lookupKey);
       if (!rival) return;
-      const newest = this.view.cursor === null;
-      panes.rival.append(laneTokens(panes.rival, rival), newest);
+      this.choice.set(trace.followed === rival ? "b" : "a");
+      panes.rival.append(laneTokens(panes.rival, rival), this.view.cursor === null);
       if (rival.end && !this.rested) {
         this.rested = true;
         panes.rival.appendRest((rival.end.pieces ?? []).join(""));
       }
-      const passes = this.#passes(rival, cursor);
-      panes.rival.show(rival.after(passes).tokens);
-      setText(this.count, passes ? words.lanePasses(panes.rival.shown, passes) : "");
+      panes.rival.show(rival.after(standing.rival).tokens);
+      setText(this.count, standing.rival ? words.lanePasses(panes.rival.shown, standing.rival) : "");
       setText(this.state, words.state(rival, trace.reading));
       this.state.dataset.state = rival.end?.reason ?? "running";
-      this.#table([[text.a, lookup, cursor], [text.b, rival, passes], ...(plain ? [[words.fixedTexts.plainTitle, plain, this.#passes(plain, cursor)]] : [])]);
+      this.#table([[text.a, lookup, standing.lookup], [text.b, rival, standing.rival], ...(plain ? [[words.fixedTexts.plainTitle, plain, standing.plain]] : [])]);
     }
 
-    // Where the lane stands when the first one has done `cursor` passes.
-    #passes(lane, cursor) {
-      if (this.view.cursor === null) return lane.passes.length;
-      const { clock } = this.view.standing ?? {};
-      return clock === null || clock === undefined ? Math.min(cursor, lane.passes.length) : lane.at(clock);
+    #follow(lane) {
+      const { lookup, rival } = this.view.trace;
+      if (rival) this.view.follow(lane === "b" ? rival : lookup);
     }
 
     #table(lanes) {

@@ -47,7 +47,7 @@
     }
 
     draw(trace) {
-      const { lookup, plain } = trace;
+      const { followed: lookup, plain } = trace;
       const ready = lookup && lookup.ids.length > 1 && canReplay(lookup);
       this.columns.hidden = this.mapBody.hidden = !ready;
       this.work += 1;
@@ -57,7 +57,7 @@
         return setText(this.lead, lookup?.ids.length > 1 ? text.otherLookup : emptiness(trace));
       }
       setText(this.lead, text.lead);
-      const other = this.trace !== trace;
+      const other = this.trace !== trace || this.lookup !== lookup;
       this.trace = trace;
       this.lookup = lookup;
       this.plain = plain;

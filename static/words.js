@@ -93,6 +93,7 @@
       loadFile: "Load a trace file",
     },
     begun: "answer begun here",
+    keys: "Here and in the lanes: ← and → step, Home and End go to the first and the last pass, Space plays and pauses.",
 
     headline: {
       tokens: "Tokens",
@@ -570,6 +571,11 @@
       title: "Two settings on one prompt",
       a: "Lookup A",
       b: "Lookup B",
+      follow: "Lane to step through",
+      lanes: { a: "A", b: "B" },
+      // What tells a lookup lane from the other one, "" where there is no other.
+      name: ({ rival }, lane) => (rival ? lens.words.versus[lane === rival ? "b" : "a"] : ""),
+      whose: (name) => `Numbers of ${name}`,
       columns: ["", "tokens", "passes", "tokens per pass", "decode time", "time speed-up", "same text as A", "settings"],
       differs: (n) => `no, from token ${count(n)} on`,
     },

@@ -61,9 +61,18 @@ def test_keys_move_by_pass(letters: View) -> None:
     assert value == "pass 2 of 3, kept 3 of 10 draft tokens, 5 tokens so far"
     letters.page.keyboard.press("End")
     expect(position).to_have_text("pass 3 of 3")
-    letters.part("lookup").focus()
-    letters.page.keyboard.press("ArrowLeft")
-    expect(position).to_have_text("pass 2 of 3")
+    for part in ("range", "lookup", "plain"):
+        letters.part(part).focus()
+        for key, pass_ in (("Home", 1), ("ArrowRight", 2), ("End", 3), ("ArrowLeft", 2)):
+            letters.page.keyboard.press(key)
+            expect(position).to_have_text(f"pass {pass_} of 3")
+        letters.page.keyboard.press("Space")
+        expect(letters.part("play")).to_have_text("Pause")
+        letters.page.keyboard.press("Space")
+        expect(letters.part("play")).to_have_text("Play")
+    for key in ("Home", "ArrowRight", "ArrowRight"):  # faster than frames come
+        letters.page.keyboard.press(key)
+    expect(position).to_have_text("pass 3 of 3")
 
 
 def test_steps_and_play(letters: View) -> None:

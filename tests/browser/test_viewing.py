@@ -185,12 +185,76 @@ def test_scrubbing_moves_both_lookups(versus: View) -> None:
     assert view.marked("prompt", "source") == [2, 3]
 
 
+def test_either_lookup_can_be_stepped_through(versus: View) -> None:
+    view = versus
+    position, whose = view.part("position"), view.part("whose")
+    choice = view.page.locator(".pld-lens .controls [type=radio]")
+    expect(whose).to_have_text("Numbers of Lookup A")
+    expect(position).to_have_text("pass 3 of 3")
+    view.token("rival", 4).click()  # of pass 3: its draft of two is rejected at once
+    expect(position).to_have_text("pass 4 of 4")
+    expect(whose).to_have_text("Numbers of Lookup B")
+    expect(choice.last).to_be_checked()
+    expect(view.part("passTitle")).to_contain_text("Lookup B")
+    expect(view.part("passTitle")).to_contain_text("pass 3 of 4")
+    assert view.marked("rival", "this") == [4]
+    view.page.keyboard.press("ArrowLeft")
+    expect(position).to_have_text("pass 3 of 4")
+    assert view.marked("rival", "ahead") == [5]
+    assert view.marked("lookup", "ahead") == []
+    assert view.figure("tokens") == ("5", "of 6")
+    assert view.figure("sameText")[0] == "yes"
+    marks = view.page.locator(".pld-lens .plot-cursor")
+    expect(marks.locator(".dot.rival")).to_have_attribute("data-at", "3 5")
+    choice.last.focus()
+    view.page.keyboard.press("ArrowLeft")  # the radio's own: A, from where it stands
+    expect(position).to_have_text("pass 3 of 3")
+    expect(whose).to_have_text("Numbers of Lookup A")
+    view.part("rival").focus()
+    view.page.keyboard.press("Home")
+    expect(position).to_have_text("pass 1 of 4")
+    assert view.marked("lookup", "ahead") == view.marked("rival", "ahead") == [1, 2, 3, 4, 5]
+    assert axe(view) == []
+
+
+def test_panels_are_of_the_lane_that_is_stepped_through(versus: View) -> None:
+    view = versus
+    view.page.locator(".pld-lens [data-tab=drafts]").click()
+    body = view.page.locator(".pld-lens .explore")
+    expect(body).to_contain_text("Numbers of Lookup A")
+    expect(body).to_contain_text("of the 2 passes after the prefill")
+    view.token("rival", 3).click()
+    expect(body).to_contain_text("Numbers of Lookup B")
+    body.scroll_into_view_if_needed()  # a panel is drawn when it is in sight
+    expect(body).to_contain_text("of the 3 passes after the prefill")
+    view.page.locator(".pld-lens [data-tab=learn]").click()
+    expect(body.get_by_text("Numbers of Lookup")).to_be_hidden()
+
+
+def test_by_seconds_the_lanes_race_whichever_is_stepped_through(versus: View) -> None:
+    view = versus
+    view.page.locator(".pld-lens .basis").get_by_text("seconds").click()
+    view.token("rival", 3).click()
+    view.part("first").click()
+    view.part("forward").click()
+    # B has spent 32 ms for its second pass, A needs 40 ms for its own, plain 30 ms
+    expect(view.part("position")).to_have_text("pass 2 of 4")
+    expect(view.part("lookupCount")).to_have_text("1 token, 1 pass")
+    expect(view.part("plainCount")).to_have_text("2 tokens, 2 passes")
+    view.page.locator(".pld-lens .controls .switch").get_by_text("A", exact=True).click()
+    expect(view.part("position")).to_have_text("pass 1 of 3")  # and no lane has moved
+    expect(view.page.locator(".pane.rival .count")).to_have_text("4 tokens, 2 passes")
+    expect(view.part("plainCount")).to_have_text("2 tokens, 2 passes")
+
+
 def test_one_setting_again_puts_the_second_away(versus: View, slot: ScriptedSlot) -> None:
     versus.page.locator("#rival input[type=checkbox]").uncheck()
     versus.run(slot, LETTERS, LETTERS_ANSWER)
     assert slot.requests[-1].rival is None
     expect(versus.part("rival")).to_be_hidden()
     expect(versus.part("versus")).to_be_hidden()
+    expect(versus.part("whose")).to_be_hidden()
+    assert versus.page.locator(".pld-lens .controls [type=radio]:visible").count() == 0
 
 
 def test_on_a_phone_two_settings_and_a_reference_fit(browser, served, slot: ScriptedSlot) -> None:
