@@ -5,6 +5,8 @@
 
   const { node, setText, words, button } = lens;
   const text = words.tour;
+  const OUTLINE = 9; // px, as in explore.css
+  const GAP = 4;
   const PARTS = [["prompt", "lookup"], ["pass"], ["pass"], ["lookup", "pass"]];
 
   // The pass before the four that show most: all with a match and something kept, the last of
@@ -96,14 +98,22 @@
     #outline(names) {
       for (const part of Object.values(this.parts)) part.classList.remove("toured");
       for (const name of names) this.parts[name].classList.add("toured");
-      if (names.length) this.#reveal(this.parts[names[0]]);
+      // A move of the cursor is drawn in this frame, and what it draws may move the parts.
+      if (names.length) requestAnimationFrame(() => this.#reveal(names.map((name) => this.parts[name])));
     }
 
-    // The part may lie below the window, or under the card, which stays in sight.
-    #reveal(part) {
-      part.style.scrollMarginTop = `${this.card.offsetHeight + 24}px`;
-      part.style.scrollMarginBottom = "16px";
-      part.scrollIntoView({ block: "nearest", behavior: lens.stillness.matches ? "auto" : "smooth" });
+    // The parts with their outlines come between the card, which stays in sight, and the lower
+    // edge of the window; of what is taller than that the top.
+    #reveal(parts) {
+      if (!this.running) return;
+      const boxes = parts.map((part) => part.getBoundingClientRect());
+      const top = Math.min(...boxes.map((box) => box.top)) - OUTLINE;
+      const bottom = Math.max(...boxes.map((box) => box.bottom)) + OUTLINE;
+      const { offsetHeight } = this.card;
+      const above = top - (parseFloat(getComputedStyle(this.card).top) + offsetHeight + GAP);
+      const below = bottom - (innerHeight - GAP);
+      const by = above < 0 ? above : Math.min(above, Math.max(0, below));
+      if (by) scrollBy({ top: by, behavior: lens.stillness.matches ? "auto" : "smooth" });
     }
   }
 

@@ -404,3 +404,27 @@ def test_a_pass_says_why_it_is_as_wide_as_it_is(view: View, slot: ScriptedSlot) 
     shown(created="3")
     view.part("range").fill("3")
     expect(strip).to_contain_text("no draft was expected to pay")
+
+
+@pytest.mark.parametrize("size", [(1280, 720), (390, 844)])
+def test_the_tour_covers_nothing_it_points_at(browser, served, slot, size: tuple[int, int]) -> None:
+    width, height = size
+    view = opened(
+        browser, served[0], viewport={"width": width, "height": height}, reduced_motion="reduce"
+    )
+    view.run(slot, STORY, STORY_ANSWER)
+    panel(view, "learn").get_by_role("button", name="Show me").click()
+    card = view.page.locator(".pld-lens .tour")
+    while card.is_visible():
+        view.page.evaluate(TWO_FRAMES)
+        lower, edges = view.page.evaluate(
+            """() => {
+              const box = (e) => e.getBoundingClientRect();
+              const outline = ({ outlineOffset, outlineWidth }) => parseFloat(outlineOffset) + parseFloat(outlineWidth);
+              return [box(document.querySelector('.tour')).bottom,
+                [...document.querySelectorAll('.toured')].map((e) => box(e).top - outline(getComputedStyle(e)))];
+            }"""
+        )
+        assert edges and lower <= min(edges) < height - 100
+        card.locator(".primary").click()
+    view.page.context.close()
