@@ -101,7 +101,7 @@
       tokensPerPass: "Tokens per pass",
       speedup: "Time speed-up",
       sameText: "Same text",
-      plainPasses: (n, counted) => `plain: ${count(n)}${counted ? ", counted" : ""}`,
+      plainPasses: (n, counted) => `plain needs ${count(n)} for as many${counted ? ", counted" : ""}`,
       soFar: "so far",
       ofTokens: (n) => `of ${count(n)}`,
       plainTokensPerPass: `plain: ${fixed(1, 2)}`,
