@@ -25,7 +25,7 @@
       view.panes.rival = new Pane(region);
       view.controls.hear(view.part.lookup, () => this.#follow("a"));
       view.controls.hear(region, () => this.#follow("b"));
-      this.lanes = node("div");
+      this.lanes = node("div", "lanes");
       this.choice = new Switch(this.lanes, text.follow, text.lanes, "a", (lane) => this.#follow(lane));
       view.part.range.before(this.lanes);
       this.frame = node("div", "versus");
@@ -55,7 +55,10 @@
       setText(this.title, rival ? text.a : words.fixedTexts.lookupTitle);
       setText(this.lookupKey, rival ? text.a : words.fixedTexts.lookupKey);
       if (!rival) return;
-      this.choice.set(trace.followed === rival ? "b" : "a");
+      const second = trace.followed === rival;
+      this.choice.set(second ? "b" : "a");
+      this.pane.classList.toggle("stepped", second);
+      panes.lookup.element.parentElement.classList.toggle("stepped", !second);
       panes.rival.append(laneTokens(panes.rival, rival), this.view.cursor === null);
       if (rival.end && !this.rested) {
         this.rested = true;

@@ -257,6 +257,19 @@ def test_one_setting_again_puts_the_second_away(versus: View, slot: ScriptedSlot
     assert versus.page.locator(".pld-lens .controls [type=radio]:visible").count() == 0
 
 
+def test_the_table_of_two_settings_fits(browser, served, slot: ScriptedSlot) -> None:
+    view = opened(browser, served[0], viewport={"width": 1280, "height": 900})
+    prompt = tokens_of("x " * 1100)
+    long = tokens_of(" y" * 1200)
+    lanes = (lane(prompt, [*long, end], n, k=10) for n, end in (("pld", " a"), ("pld-b", " y"), ("plain", " a")))
+    view.load("".join(lines(*lanes)).replace('"policy":"recent"', '"policy":"nearest"'))
+    table = view.part("versus")
+    expect(table).to_contain_text("no, from token 1,201 on")
+    expect(table).to_contain_text("nearest to the last copy")
+    assert table.evaluate("e => e.scrollWidth <= e.clientWidth")
+    view.page.context.close()
+
+
 def test_on_a_phone_two_settings_and_a_reference_fit(browser, served, slot: ScriptedSlot) -> None:
     view = opened(browser, served[0], viewport={"width": 390, "height": 844})
     prompt, answer = tokens_of(LETTERS), LETTERS_ANSWER
@@ -266,4 +279,6 @@ def test_on_a_phone_two_settings_and_a_reference_fit(browser, served, slot: Scri
     view.part("ghosts").check()
     look(view, "Tokens")
     assert view.page.evaluate("document.documentElement.scrollWidth") <= 390
+    controls = view.page.locator(".pld-lens .controls")
+    assert controls.evaluate("e => e.scrollWidth <= e.clientWidth")
     view.page.context.close()
