@@ -95,7 +95,7 @@ def wire_opening(
     fields, sharing = list(form.fields.values()), form.sharing
     opened = [lens.view, form.notice, lens.about, form.preset, *fields]
     form.preset.input(opening.fill, form.preset, fields, **AT_ONCE)
-    lens.recorded.input(
+    lens.recorded.select(  # its `input` comes twice
         opening.replay,
         [lens.recorded, form.fields["prompt"]],
         opened,
