@@ -143,9 +143,13 @@ def test_no_path_and_no_address_is_opened(stranger: Stranger, neighbour, tmp_pat
 
 
 def test_a_recorded_run_is_named_by_its_title_and_nothing_else(stranger: Stranger) -> None:
-    run, followed = stranger.listener("recorded", "input"), stranger.listener("view", "select")
+    chosen, followed = stranger.listener("recorded", "select"), stranger.listener("view", "select")
     for name in ("../../README", "/etc/passwd", "..", "", "x" * 10_000, ["a"], {"id": 1}, 3):
-        for answer in (stranger.send(run, [name]), stranger.send(followed, [], {"id": name})):
+        for answer in (
+            stranger.send(chosen, [name, "A prompt."], {"value": name}),
+            stranger.send(followed, ["A prompt."], {"id": name}),
+            stranger.send(followed, [name], {"id": name}),
+        ):
             assert "PLD Lens" not in answer.text and "root:" not in answer.text
 
 
