@@ -27,8 +27,7 @@
     }
 
     draw(trace, difference, passes) {
-      const { followed: lookup, plain } = trace;
-      const lane = lookup ?? plain;
+      const { current: lane, followed: lookup, plain } = trace;
       if (!lane) return this.clear();
       const n = numbers(lane, passes);
       const whole = passes === lane.passes.length;

@@ -85,7 +85,7 @@
 
     // The lane that is stepped through.
     get lane() {
-      return this.trace.followed ?? this.trace.plain;
+      return this.trace.current;
     }
 
     // Where the run's first lane stands, as moveTo takes it.

@@ -148,7 +148,7 @@
     }
 
     get #lane() {
-      return this.trace?.followed ?? this.trace?.plain;
+      return this.trace?.current;
     }
 
     // The cursor's line and a dot on each lane.

@@ -196,10 +196,14 @@
       return this.lanes.has("pld") ? this.lanes.get("pld-b") ?? null : null;
     }
 
-    // The lookup lane that is stepped through, and that the numbers and panels are of: the first,
-    // until the second is chosen.
+    // The lookup lane that the numbers and panels are of: the first, until the second is chosen.
     get followed() {
       return (this.second && this.rival) || this.lookup;
+    }
+
+    // The lane that is stepped through: that one, or plain decoding where there is no lookup.
+    get current() {
+      return this.followed ?? this.plain;
     }
 
     follow(lane) {

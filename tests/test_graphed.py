@@ -144,6 +144,14 @@ def test_a_prompt_of_several_chunks_is_read_whole(monkeypatch):
         assert lane.ids == reference(network("Qwen3"), ids, 20)
 
 
+def test_long_attention_goes_by_blocks_of_rows(monkeypatch):
+    monkeypatch.setattr("pld_core.models.fused.attention.__defaults__", (4 * 64 * 3,))
+    model, ids = model_of("Llama"), prompt_of("Llama", 1, 50)
+    assert lane_of(model, ids, Settings(max_new_tokens=20)).ids == reference(
+        network("Llama"), ids, 20
+    )
+
+
 SAMPLED = Sampling(temperature=1.1, top_p=0.95, seed=3)
 PROCESSED = Sampling(repetition_penalty=1.3, no_repeat_ngram=5)
 
