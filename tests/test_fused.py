@@ -7,7 +7,8 @@ from copy import deepcopy
 import pytest
 import torch
 
-from pld_core.models.fused import FusedCache, FusedNetwork, Linear, Norm, attention
+from pld_core.models.fused import FusedCache, FusedNetwork, Norm, attention
+from pld_core.models.products import linear
 from tests import families
 
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
@@ -47,8 +48,8 @@ def test_a_product_onto_a_sum_is_rounded_once(dtype, bias, width):
         exact = before.double() + x.double() @ module.weight.double().t()
         if bias:
             exact = exact + module.bias.double()
-        kept, linear = before.clone(), Linear(module)
-        got = linear.onto(before, x)
+        kept, product = before.clone(), linear(module)
+        got = product.onto(before, x)
     error = (got.double() - exact).abs()
     # sums of 96 products are right to float32's precision, the result to half a place
     assert bool((error <= 0.51 * last_place(exact, dtype) + 1e-5).all())

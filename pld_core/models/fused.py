@@ -1,5 +1,5 @@
-"""A lean forward pass for the Llama family: fused and packed projections over a cache that
-is written in place. The weights are transformers', the passes are ours."""
+"""A lean forward pass for the Llama family: fused projections over a cache that is written in
+place. The weights are transformers', the passes are ours."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from transformers import PreTrainedModel
 
 from pld_core import tree
+from pld_core.models.products import linear
 from pld_core.models.sequence import SequenceTarget, context_limit
 from pld_core.models.trees import tree_mask
 from pld_core.sampling import ChosenScores, Chooser
@@ -33,43 +34,6 @@ def can_fuse(network: PreTrainedModel) -> bool:
         and network.dtype in (torch.float32, torch.bfloat16, torch.float16)
         and len({parameter.device for parameter in network.parameters()}) == 1
     )
-
-
-class Linear(torch.nn.Module):
-    """x [W, in] -> [W, out]; one product for all the modules it is made of, whose weights it
-    takes over and, on a CPU, packs."""
-
-    __constants__ = ["packed", "on_cpu"]
-
-    def __init__(self, *modules: torch.nn.Linear) -> None:
-        super().__init__()
-        weights = [module.weight.detach() for module in modules]
-        weight = torch.cat(weights) if len(weights) > 1 else weights[0]
-        biases = [module.bias.detach() for module in modules if module.bias is not None]
-        self.bias = torch.cat(biases) if biases else None
-        for module in modules:
-            module.weight = torch.nn.Parameter(weight.new_empty(0), requires_grad=False)
-        self.on_cpu = weight.device.type == "cpu"
-        self.packed = self.on_cpu and _packs(weight.dtype)
-        self.weight = torch.ops.mkldnn._reorder_linear_weight(weight, 1) if self.packed else weight
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        if self.packed:
-            none = torch.jit.annotate(list[int | float | complex | None], [])
-            return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", none, "")
-        return F.linear(x, self.weight, self.bias)
-
-    @torch.jit.export
-    def onto(self, sum_: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-        """sum_ + self(x), rounded once where weights are packed; on a GPU in place. Neither costs
-        an operation of its own."""
-        if self.packed:
-            return torch.ops.mkldnn._linear_pointwise(x, sum_, self.weight, self.bias, "add")
-        if self.on_cpu:
-            return sum_ + self(x)
-        if self.bias is not None:
-            sum_.add_(self.bias)
-        return sum_.addmm_(x, self.weight.t())
 
 
 class Norm(torch.nn.Module):
@@ -111,16 +75,16 @@ class Layer(torch.nn.Module):
         self.turned = heads + kv_heads
         self.head_size = head_size
         self.before_attention = Norm(layer.input_layernorm.weight.detach(), eps)
-        self.qkv = Linear(attention.q_proj, attention.k_proj, attention.v_proj)
+        self.qkv = linear(attention.q_proj, attention.k_proj, attention.v_proj)
         self.qk_norm = None
         if hasattr(attention, "q_norm"):
             norms = (attention.q_norm.weight, heads), (attention.k_norm.weight, kv_heads)
             weights = torch.cat([weight.detach().expand(count, -1) for weight, count in norms])
             self.qk_norm = Norm(weights, eps)
-        self.out = Linear(attention.o_proj)
+        self.out = linear(attention.o_proj)
         self.before_mlp = Norm(layer.post_attention_layernorm.weight.detach(), eps)
-        self.gate_up = Linear(mlp.gate_proj, mlp.up_proj)
-        self.down = Linear(mlp.down_proj)
+        self.gate_up = linear(mlp.gate_proj, mlp.up_proj)
+        self.down = linear(mlp.down_proj)
 
     @torch.jit.export
     def project(self, x: torch.Tensor) -> torch.Tensor:
@@ -178,9 +142,7 @@ class Layers(torch.nn.Module):
 
 
 class FusedNetwork:
-    """The weights of a network, fused: q, k and v are one product, gate and up another. On a
-    CPU every matrix is packed once into oneDNN's own layout, which at 11 rows is worth a factor
-    of two to three in float32 and makes further rows cheap.
+    """The weights of a network, fused: q, k and v are one product, gate and up another.
 
     Takes the projections' weights over: the network they came from can no longer run.
     """
@@ -199,7 +161,7 @@ class FusedNetwork:
             Layer(layer, self.heads, self.kv_heads, self.head_size, config.rms_norm_eps)
             for layer in network.model.layers
         ]
-        self.head = Linear(network.lm_head)
+        self.head = linear(network.lm_head)
         self._rotary = network.model.rotary_emb
         self._last = (context_limit(config) or 2**31) - 1
         self._run_layers = Layers(self.layers, self.heads, self.kv_heads)
@@ -393,17 +355,6 @@ def _scripted(layers: Layers) -> torch.nn.Module:
     except (AttributeError, RuntimeError) as error:
         log.warning("Passes are run by Python, and slower: TorchScript failed (%s).", error)
         return layers
-
-
-def _packs(dtype: torch.dtype) -> bool:
-    """Whether oneDNN can multiply by packed weights of this type here, found by trying."""
-    try:
-        eye = torch.eye(2, dtype=dtype)
-        packed = torch.ops.mkldnn._reorder_linear_weight(eye, 1)
-        got = torch.ops.mkldnn._linear_pointwise(eye, packed, None, "none", [], "")
-        return bool(torch.equal(got, eye))
-    except (AttributeError, RuntimeError):
-        return False
 
 
 def _scores(
