@@ -100,6 +100,11 @@ def main() -> None:
         default=os.environ.get("PLD_MODEL"),
         help="a hub id or a local folder; the embedded model when absent",
     )
+    parser.add_argument(
+        "--dtype",
+        default=os.environ.get("PLD_DTYPE") or None,
+        help="float32, bfloat16, float16 or int4; what suits the device when absent",
+    )
     arguments = parser.parse_args()
     end_at_once()
     strangers = hosted()
@@ -114,11 +119,13 @@ def main() -> None:
     port = address_of(host, os.environ.get("PORT", "7860"))
     gpu_model = GPU_MODEL if on_space() else None
     if on_zero_gpu():
-        slot = Slot(arguments.model, on_gpu=gpu_model, hardware="ZeroGPU")
+        slot = Slot(
+            arguments.model, dtype=arguments.dtype, on_gpu=gpu_model, hardware="ZeroGPU"
+        )
         slot.load()
         runner = ZeroGpu(slot, spaces.GPU)
     else:
-        runner = Slot(arguments.model, on_gpu=gpu_model)
+        runner = Slot(arguments.model, dtype=arguments.dtype, on_gpu=gpu_model)
         runner.load_in_background()
     metrics = Metrics() if counted else None
     page = build(runner, allowed=allowed, metrics=metrics)

@@ -222,8 +222,10 @@ def _model_options(parser: argparse.ArgumentParser) -> None:
                         help="hub id or local folder (default: PLD_MODEL, or else the embedded model)")
     parser.add_argument("--device",
                         help="cpu, cuda, cuda:1 (default: the GPU when there is one, else the CPU)")
-    parser.add_argument("--dtype",
-                        help="float32, bfloat16 or float16 (default: float32 on a CPU, bfloat16 on a GPU)")
+    parser.add_argument("--dtype", default=os.environ.get("PLD_DTYPE") or None,
+                        help="float32, bfloat16, float16, or on a CPU int4: weights of 4 bits, 8 at the "
+                             "output, numbers in bfloat16 (default: PLD_DTYPE, or else float32 on a "
+                             "CPU, bfloat16 on a GPU)")
 
 
 def _sampling_options(parser: argparse.ArgumentParser) -> None:

@@ -192,6 +192,15 @@ def network(family, seed=0):
 
 
 @cache
+def wide(family):
+    """The same with matrices that come in multiples of 32."""
+    config_class, model_class, more = FAMILIES[family]
+    sizes = {"vocab_size": 64, "intermediate_size": 96}
+    config = getattr(transformers, config_class)(**{**SMALL, **more, **sizes})
+    return _made(config, model_class)
+
+
+@cache
 def stray_window():
     """A Llama with a window in its config that its architecture does not know, as one has that
     was made out of a Mistral."""

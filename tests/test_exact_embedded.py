@@ -16,6 +16,7 @@ from transformers import AutoModelForCausalLM
 
 from pld_core import trace
 from pld_core.models.loading import load
+from pld_core.models.quantization import fitted
 from pld_core.prompting import Ask
 from pld_core.settings import Settings
 
@@ -106,3 +107,23 @@ def test_awkward_texts(model, peer, shared):
                 max_new_tokens=row["max_new_tokens"], stop=tuple(row.get("stop") or ())
             )
             assert_exact(model, peer, Ask(text, chat=False), settings)
+
+
+def test_int4_parts_by_rounding_ties_alone_and_in_strict_mode_never(embedded):
+    """And the layers, which were published in 4 bits, lose next to nothing."""
+    model = load(device="cpu", dtype="int4")
+    (preset,) = (preset for preset in PRESETS if preset["id"] == "rename-in-code")
+    ask = Ask(preset["prompt"], preset["answer_prefix"], preset["chat"])
+    for settings in (
+        Settings(max_new_tokens=NEW_TOKENS),
+        Settings(max_new_tokens=NEW_TOKENS, k=6, adaptive=False, fixed_width=7),
+        Settings(max_new_tokens=NEW_TOKENS, k=2, adaptive=False, fixed_width=3),
+    ):
+        *events, compared = model.run(ask, settings)
+        lane = trace.lanes(events)["pld"]
+        assert lane.start.dtype == "int4" and not lane.start.notices
+        assert list(lane.laws()) == []
+        assert compared.verdict in (["same"] if settings.fixed_width else ["same", "tie"])
+    layer = AutoModelForCausalLM.from_pretrained(embedded, dtype=torch.float32).model.layers[5]
+    for weight in (layer.self_attn.q_proj.weight, layer.mlp.down_proj.weight):
+        assert (fitted(weight, 4).levels - weight).norm() < 0.004 * weight.norm()

@@ -8,16 +8,11 @@ import pytest
 import torch
 
 from pld_core.models.fused import FusedCache, FusedNetwork, Norm, attention
-from pld_core.models.products import linear
+from pld_core.models.quantization import quantize
 from tests import families
+from tests.rounding import last_place
 
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
-
-
-def last_place(exact: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """What the last place of each value is worth in dtype."""
-    info = torch.finfo(dtype)
-    return exact.abs().clamp(min=info.tiny).log2().floor().exp2() * info.eps
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -37,25 +32,6 @@ def test_a_norm_is_its_definition_rounded_once(dtype, shape):
     assert torch.equal(x, got)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize("width", [1, 7])
-def test_a_product_onto_a_sum_is_rounded_once(dtype, bias, width):
-    torch.manual_seed(1)
-    module = torch.nn.Linear(96, 64, bias=bias).to(dtype)
-    x, before = torch.randn(width, 96).to(dtype), torch.randn(width, 64).to(dtype) * 8
-    with torch.inference_mode():
-        exact = before.double() + x.double() @ module.weight.double().t()
-        if bias:
-            exact = exact + module.bias.double()
-        kept, product = before.clone(), linear(module)
-        got = product.onto(before, x)
-    error = (got.double() - exact).abs()
-    # sums of 96 products are right to float32's precision, the result to half a place
-    assert bool((error <= 0.51 * last_place(exact, dtype) + 1e-5).all())
-    assert torch.equal(before, kept)
-
-
 @pytest.mark.parametrize("width, most", [(1, 1 << 26), (7, 1 << 26), (7, 4 * 41 * 3), (7, 1)])
 def test_attention_is_its_definition_in_one_go_or_in_blocks_of_rows(width, most):
     heads, kv_heads, size, span = 4, 2, 16, 41
@@ -73,13 +49,39 @@ def test_attention_is_its_definition_in_one_go_or_in_blocks_of_rows(width, most)
         torch.testing.assert_close(got.double(), exact, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+def in_float32(network):
+    return network
+
+
+def published_in_half_precision(network):
+    return network.bfloat16().float()
+
+
+def in_int4(network):
+    quantize(network.bfloat16())
+    return network
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        in_float32,
+        published_in_half_precision,
+        torch.nn.Module.bfloat16,
+        torch.nn.Module.half,
+        in_int4,
+    ],
+)
 @pytest.mark.parametrize("name", ["Llama", "Qwen2", "Qwen3"])
-def test_torchscript_gives_what_python_gives_to_the_bit(name, dtype, monkeypatch):
-    scripted = FusedNetwork(deepcopy(families.network(name)).to(dtype))
+def test_torchscript_gives_what_python_gives_to_the_bit(name, kind, monkeypatch):
+    def fused():
+        return FusedNetwork(kind(deepcopy(families.wide(name))))
+
+    scripted = fused()
     assert isinstance(scripted._run_layers, torch.jit.ScriptModule)
     monkeypatch.setattr(torch.jit, "script", missing)
-    by_python = FusedNetwork(deepcopy(families.network(name)).to(dtype))
+    by_python = fused()
+    assert not isinstance(by_python._run_layers, torch.jit.ScriptModule)
     ids = [(7 * place) % families.LETTERS for place in range(90)]
     passes = [(ids[:40], ()), (ids[40:41], ()), (ids[41:58], ()), (ids[58:63], (-1, -1, 0, 1))]
     caches = [FusedCache(network, 16) for network in (scripted, by_python)]

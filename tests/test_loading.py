@@ -4,16 +4,19 @@ that gives the right reason, and leaves nothing behind."""
 import gc
 import json
 import shutil
+from copy import deepcopy
 
 import pytest
 import tiny
 import torch
 import transformers
-from families import SMALL, network
+from families import LETTERS, SMALL, network, recompute, wide
 
 from pld_core import trace
+from pld_core.models import products
 from pld_core.models.errors import ModelError
 from pld_core.models.loading import load
+from pld_core.models.quantization import quantize
 from pld_core.prompting import Ask
 from pld_core.settings import Settings
 
@@ -184,7 +187,7 @@ def test_a_file_is_no_model(tmp_path):
 @pytest.mark.parametrize(
     "options, sentence",
     [
-        ({"dtype": "int8"}, "The dtype is one of float32, bfloat16, float16, not 'int8'."),
+        ({"dtype": "int8"}, "The dtype is one of float32, bfloat16, float16, int4, not 'int8'."),
         ({"device": "nonsense"}, "There is no device called 'nonsense'."),
         ({"device": ""}, "There is no device called ''."),
         ({"device": "meta"}, "The device meta cannot be used here."),
@@ -204,6 +207,36 @@ def test_device_and_dtype_are_those_that_were_asked_for(good, dtype):
     model = load(str(good), "cpu", dtype)
     assert (model.device, model.dtype, model.revision) == ("cpu", dtype, "local")
     assert {weights.dtype for weights in model.network.parameters()} == {getattr(torch, dtype)}
+
+
+def test_int4_is_for_the_llama_family(good):
+    assert refusal(good, device="cpu", dtype="int4") == (
+        "MODEL cannot run in int4 here: that needs a model of the Llama family whose rows come in "
+        "groups of 32, and a torch with products of 4 bits for this CPU."
+    )
+
+
+@pytest.mark.parametrize("eager", [False, True])
+def test_int4_is_the_model_of_rounded_weights(tmp_path, eager):
+    published = deepcopy(wide("Llama")).bfloat16()
+    model = load(str(save(published, tmp_path)), "cpu", "int4", eager=eager)
+    assert model.dtype == "int4" and (model.fused is None) == eager
+    quantize(published)
+    tokens = [(7 * place) % LETTERS for place in range(30)]
+    target = model.target(Settings(), prompt_length=30)
+    target.prefill(tokens[:20])
+    got = [target.forward(part).logits.float().clone() for part in (tokens[20:22], tokens[22:])]
+    assert model.close(torch.cat(got), recompute(published, tokens)[20:].float())
+
+
+def test_a_torch_without_products_of_4_bits_runs_no_int4(tmp_path, monkeypatch):
+    save(wide("Llama"), tmp_path)
+    monkeypatch.setattr(products, "Quantized", missing)
+    assert "cannot run in int4 here" in refusal(tmp_path, device="cpu", dtype="int4")
+
+
+def missing(*_):
+    raise AttributeError("no attribute '_weight_int4pack_mm_for_cpu'")
 
 
 def test_a_saved_model_says_what_it_said_before(good):

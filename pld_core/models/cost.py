@@ -8,7 +8,7 @@ from typing import Callable
 
 from pld_core.models.target import Target
 
-WIDTHS = (1, 2, 4, 8, 16, 32)
+WIDTHS = (1, 2, 4, 5, 8, 16, 32)  # products that take rows by fours are dear at the fifth
 CONTEXT = 256  # positions in the cache, where the model has so many
 ROUNDS = 5
 

@@ -26,9 +26,15 @@ from pld_core.models.errors import ModelError
 from pld_core.models.fused import FusedNetwork, can_fuse
 from pld_core.models.graphed import GraphedNetwork, can_graph
 from pld_core.models.model import Model
+from pld_core.models.quantization import can_quantize, quantize
 from pld_core.settings import Settings
 
-DTYPES = ("float32", "bfloat16", "float16")
+DTYPES = ("float32", "bfloat16", "float16", "int4")
+
+_NO_INT4 = (
+    "{name} cannot run in int4 here: that needs a model of the Llama family whose rows come in "
+    "groups of 32, and a torch with products of 4 bits for this CPU."
+)
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +49,8 @@ def load(
     """Loads the embedded model (no name), a local folder or a hub id.
 
     device: "cuda" when there is one, else "cpu". dtype: one of DTYPES; float32 on a CPU,
-    bfloat16 on a GPU unless given. `report` takes a line per stage when the embedded model is
+    bfloat16 on a GPU unless given; int4: bfloat16 with weights of few bits, see `quantize`, on a
+    CPU. `report` takes a line per stage when the embedded model is
     made. eager: let transformers run every pass, also where this package's own is faster. Code
     that comes with a model is never run. Raises ModelError, one sentence.
     """
@@ -53,28 +60,38 @@ def load(
     dtype = dtype or ("bfloat16" if device.startswith("cuda") else "float32")
     if name is not None and not name.strip():
         raise ModelError("The model has no name: give a folder or a hub id, or leave it out.")
+    quantized = dtype == "int4"
+    if quantized and device != "cpu":
+        raise ModelError("int4 runs on a CPU alone: take bfloat16 on a GPU.")
+    numbers = torch.bfloat16 if quantized else getattr(torch, dtype)
     folder = str(embedded.embedded_model(report)) if name is None else name
     shown = embedded.NAME if name is None else name
     if name is not None and report and not os.path.isdir(name):
         report(f"Looking for {name} in the cache and on the Hugging Face hub.")
     try:
         with _quiet():
-            network, tokenizer = _read(shown, folder, device, getattr(torch, dtype))
+            network, tokenizer = _read(shown, folder, device, numbers)
     except ModelError:
         raise
     except Exception as error:
         raise ModelError(_sentence(shown, error)) from error
     packaged = embedded.PACKAGE if name is None else "local"
     revision = getattr(network.config, "_commit_hash", None) or packaged
-    model = Model(shown, revision, network, tokenizer)
+    model = Model(shown, revision, network, tokenizer, quantized=quantized)
     try:
         _check_rollback(model)
+        if quantized:
+            if not (can_fuse(network) and can_quantize(network)):
+                raise ModelError(_NO_INT4.format(name=shown))
+            quantize(network)
         if eager or not can_fuse(network):
             return model
         if (fused := _with_own_passes(model)) is not None:
             return fused
     except torch.OutOfMemoryError as error:
         raise ModelError(_sentence(shown, error)) from error
+    if quantized:
+        raise ModelError(_NO_INT4.format(name=shown))
     del network, model  # what is left of them
     return load(name, device, dtype, report, eager=True)
 

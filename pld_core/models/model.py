@@ -48,6 +48,7 @@ class Model:
     network: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
     fused: FusedNetwork | GraphedNetwork | None = None
+    quantized: bool = False  # see `quantize`
 
     @property
     def device(self) -> str:
@@ -55,7 +56,8 @@ class Model:
 
     @property
     def dtype(self) -> str:
-        return str(self.network.dtype).removeprefix("torch.")
+        """One of loading.DTYPES."""
+        return "int4" if self.quantized else str(self.network.dtype).removeprefix("torch.")
 
     @property
     def encoder_decoder(self) -> bool:

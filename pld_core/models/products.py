@@ -7,6 +7,8 @@ import math
 import torch
 import torch.nn.functional as F
 
+from pld_core.models.quantization import GROUP, Grid, joined
+
 
 def linear(*modules: torch.nn.Linear) -> torch.nn.Module:
     """x [W, in] -> [W, out]; one product for all the modules, whose weights it takes over.
@@ -22,6 +24,8 @@ def linear(*modules: torch.nn.Linear) -> torch.nn.Module:
         module.weight = torch.nn.Parameter(weight.new_empty(0), requires_grad=False)
     if weight.device.type != "cpu":
         return Dense(weight, bias)
+    if grids := [module.grid for module in modules if hasattr(module, "grid")]:
+        return Quantized(weight, bias, joined(grids))
     if weight.dtype == torch.float32 and (exponent := _halving(weight)) is not None:
         return Halved(weight, bias, exponent)
     return Packed(weight, bias) if _packs(weight.dtype) else Dense(weight, bias)
@@ -95,13 +99,53 @@ class Halved(torch.nn.Module):
         return torch.add(sum_, y, alpha=self.scale)
 
 
+class Quantized(torch.nn.Module):
+    """bfloat16 weights of 16 or 256 levels. Few rows are multiplied by the integers, for which a
+    fourth or half of the bytes are read, more rows by the weights they stand for: what is gained
+    at one row would be lost at 16, and a draft's rows would no longer be nearly free.
+
+    torch's products with integers take their rows by fours, so that the fifth is dear.
+    """
+
+    __constants__ = ["bits", "few", "group"]
+
+    def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None, grid: Grid) -> None:
+        super().__init__()
+        self.bits = grid.bits
+        self.few = 4
+        self.group = GROUP
+        self.bias = bias
+        self.many = Packed(weight, bias)
+        if self.bits == 4:
+            pack = torch.ops.aten._convert_weight_to_int4pack_for_cpu
+            self.integers = pack(grid.integers.int(), 1)
+            self.scales = grid.scales.transpose(0, 1).contiguous()
+        else:
+            self.integers = grid.integers
+            self.scales = grid.scales
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.many(x) if len(x) > self.few else self._by_integers(x)
+
+    @torch.jit.export
+    def onto(self, sum_: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        return self.many.onto(sum_, x) if len(x) > self.few else sum_ + self._by_integers(x)
+
+    def _by_integers(self, x: torch.Tensor) -> torch.Tensor:
+        if self.bits == 4:
+            y = torch.ops.aten._weight_int4pack_mm_for_cpu(x, self.integers, self.group, self.scales)
+        else:
+            y = torch.ops.aten._weight_int8pack_mm(x, self.integers, self.scales)
+        return y if self.bias is None else y.add_(self.bias)
+
+
 def _halving(weight: torch.Tensor) -> int | None:
     """The exponent of the power of two times which float16 holds every weight exactly; None
     where there is none, or where FBGEMM does not run."""
-    if not _halves():
-        return None
     largest = float(weight.abs().max())
-    most = 15 - math.frexp(largest)[1] if 0 < largest < math.inf else 0  # below 2**15
+    if not math.isfinite(largest) or not _halves():
+        return None
+    most = 15 - math.frexp(largest)[1]  # below 2**15
     for exponent in sorted({0, most}):
         larger = weight * 2.0**exponent
         if torch.equal(larger.half().float(), larger):

@@ -169,7 +169,7 @@ def test_a_prompt_is_in_a_link_only_when_asked_for(browser, view: View, slot: Sc
     expect(other.page.locator("#about")).to_have_text(
         "The link's prompt and settings are in the form: press Run."
     )
-    assert other.text("lookup") == ""
+    expect(other.part("lookup")).to_have_text("")
     assert other.faults == []
     other.page.context.close()
     view.page.locator("#prompt textarea").fill("Another one.")
