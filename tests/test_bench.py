@@ -391,6 +391,7 @@ def folder(tmp_path_factory):
 def alone(monkeypatch, tmp_path):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.delenv("PLD_MODEL", raising=False)
+    monkeypatch.delenv("PLD_DTYPE", raising=False)
     monkeypatch.chdir(tmp_path)
 
 

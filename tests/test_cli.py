@@ -39,6 +39,7 @@ def alone(monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     monkeypatch.delenv("PLD_MODEL", raising=False)
+    monkeypatch.delenv("PLD_DTYPE", raising=False)
 
 
 @pytest.fixture
@@ -225,10 +226,13 @@ def test_model_device_and_dtype_reach_the_loader(quick, tmp_path, monkeypatch):
     generate(tmp_path, limit=1)
     monkeypatch.setenv("PLD_MODEL", "from/environment")
     generate(tmp_path, limit=1)
+    monkeypatch.setenv("PLD_DTYPE", "bfloat16")
     generate(tmp_path, "--model", "given/wins", limit=1)
+    generate(tmp_path, "--dtype", "int4", limit=1)
     assert quick == [
         ("some/model", "cuda:1", "float16"), (None, None, None),
-        ("from/environment", None, None), ("given/wins", None, None),
+        ("from/environment", None, None), ("given/wins", None, "bfloat16"),
+        ("from/environment", None, "int4"),
     ]  # fmt: skip
 
 
