@@ -13,18 +13,18 @@ from pld_core.models.quantization import GROUP, Grid, joined
 def linear(*modules: torch.nn.Linear) -> torch.nn.Module:
     """x [W, in] -> [W, out]; one product for all the modules, whose weights it takes over.
 
-    `onto(sum_, x)` is sum_ + self(x) without an operation of its own for the sum, on a GPU in
-    place.
+    `onto(sum_, x)` is sum_ + self(x), in one operation where there is one, on a GPU in place.
     """
     weights = [module.weight.detach() for module in modules]
     weight = torch.cat(weights) if len(weights) > 1 else weights[0]
     biases = [module.bias.detach() for module in modules if module.bias is not None]
     bias = torch.cat(biases) if biases else None
+    grids = [module.__dict__.pop("grid") for module in modules if hasattr(module, "grid")]
     for module in modules:
         module.weight = torch.nn.Parameter(weight.new_empty(0), requires_grad=False)
     if weight.device.type != "cpu":
         return Dense(weight, bias)
-    if grids := [module.grid for module in modules if hasattr(module, "grid")]:
+    if grids:
         return Quantized(weight, bias, joined(grids))
     if weight.dtype == torch.float32 and (exponent := _halving(weight)) is not None:
         return Halved(weight, bias, exponent)
