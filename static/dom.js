@@ -13,6 +13,12 @@
     if (element.textContent !== text) element.textContent = text;
   }
 
+  // A line that is there as long as it says something.
+  function tell(element, sentence) {
+    setText(element, sentence);
+    element.hidden = sentence === "";
+  }
+
   // A token as a label: here whitespace must be seen, not kept.
   function visible(piece) {
     return piece
@@ -59,5 +65,5 @@
   // restart?(), awaited?(), measured?(told), pending? }; draw is called after every drawing, restart when another trace comes.
   const extras = [];
 
-  Object.assign(lens, { extras, node, setText, visible, perFrame, paced });
+  Object.assign(lens, { extras, node, setText, tell, visible, perFrame, paced });
 })((globalThis.pldLens ??= {}));

@@ -3,7 +3,7 @@
 (function (lens) {
   "use strict";
 
-  const { node, setText, words } = lens;
+  const { node, tell, words } = lens;
   const text = words.explore;
   const PAUSE_MS = 400;
   const LEAST_SHARE = 20; // a drawing takes at most one part in so many of the time
@@ -72,9 +72,7 @@
     }
 
     #tellWhose() {
-      const name = this.trace ? words.versus.name(this.trace, this.trace.followed) : "";
-      this.whose.hidden = !name || APART.includes(this.open);
-      setText(this.whose, words.versus.whose(name));
+      tell(this.whose, !this.trace || APART.includes(this.open) ? "" : words.versus.whose(this.trace));
     }
 
     #build(names) {

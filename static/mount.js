@@ -2,7 +2,7 @@
 (function (lens) {
   "use strict";
 
-  const { Trace, TraceError, Difference, Pane, laneTokens, Links, Headline, Strip, Controls, Plot, Switch, setText, lookupWords, choiceWords, perFrame, paced, words } = lens;
+  const { Trace, TraceError, Difference, Pane, laneTokens, Links, Headline, Strip, Controls, Plot, Switch, setText, tell, lookupWords, choiceWords, perFrame, paced, words } = lens;
 
   // element holds trace_view.html. source: { text() -> the NDJSON so far, watch(changed),
   // replace(text): the visitor loaded another trace }. options: { plotly: address of plotly.js }.
@@ -58,7 +58,7 @@
         this.trace.grow(text);
       } catch (error) {
         if (!(error instanceof TraceError)) throw error;
-        this.#problem(words.problems.stream(error.message));
+        tell(this.part.problem, words.problems.stream(error.message));
       }
       this.drawNews();
     }
@@ -172,7 +172,7 @@
       this.strip.forget();
       for (const pane of Object.values(this.panes)) pane.clear();
       for (const extra of this.extras) extra.restart?.();
-      this.#problem("");
+      tell(this.part.problem, "");
       this.draw();
     }
 
@@ -185,15 +185,10 @@
         setText(this.part.status, words.status.loaded(file.name));
       } catch (error) {
         if (!(error instanceof TraceError)) throw error;
-        this.#problem(error.message);
+        tell(this.part.problem, error.message);
       } finally {
         this.opening = false;
       }
-    }
-
-    #problem(sentence) {
-      setText(this.part.problem, sentence);
-      this.part.problem.hidden = sentence === "";
     }
 
     #listen() {
@@ -287,8 +282,7 @@
       const { main, lookup, rival, plain, reading, finished } = this.trace;
       const { part } = this;
       part.save.disabled = !main;
-      part.whose.hidden = !rival;
-      setText(part.whose, words.versus.whose(words.versus.name(this.trace, this.lane)));
+      tell(part.whose, words.versus.whose(this.trace));
       setText(part.plainKey, words.plot.plain(!plain));
       part.plainKey.classList.toggle("counted", !plain);
       part.plainNote.hidden = !lookup || Boolean(plain);
@@ -297,11 +291,9 @@
         for (const name of ["run", "settings", "promptCount", "lookupCount", "plainCount", "lookupState", "plainState"]) setText(part[name], "");
         return setText(part.status, words.fixedTexts.empty);
       }
-      const notices = (main.start.notices ?? []).join(" ");
       setText(part.run, words.run(main.start));
       setText(part.settings, [...(rival ? [] : lookupWords(main)), ...choiceWords(main)].join(" · "));
-      setText(part.notices, notices);
-      part.notices.hidden = notices === "";
+      tell(part.notices, (main.start.notices ?? []).join(" "));
       setText(part.promptCount, words.paneTokens(main.promptLength));
       for (const [name, lane] of [["lookup", lookup], ["plain", plain]]) {
         const shown = this.panes[name].shown;

@@ -575,7 +575,8 @@
       lanes: { a: "A", b: "B" },
       // What tells a lookup lane from the other one, "" where there is no other.
       name: ({ rival }, lane) => (rival ? lens.words.versus[lane === rival ? "b" : "a"] : ""),
-      whose: (name) => `Numbers of ${name}`,
+      // Of which of two lookup lanes the numbers and panels are.
+      whose: (trace) => (trace.rival ? `Numbers of ${lens.words.versus.name(trace, trace.followed)}` : ""),
       columns: ["", "tokens", "passes", "tokens per pass", "decode time", "time speed-up", "same text as A", "settings"],
       differs: (n) => `no, from token ${count(n)} on`,
     },

@@ -227,6 +227,7 @@ def test_panels_are_of_the_lane_that_is_stepped_through(versus: View) -> None:
     expect(body).to_contain_text("Numbers of Lookup B")
     body.scroll_into_view_if_needed()  # a panel is drawn when it is in sight
     expect(body).to_contain_text("of the 3 passes after the prefill")
+    expect(body.locator(".whose")).to_have_text(view.part("whose").inner_text())
     view.page.locator(".pld-lens [data-tab=learn]").click()
     expect(body.get_by_text("Numbers of Lookup")).to_be_hidden()
 
