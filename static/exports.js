@@ -98,9 +98,9 @@
     }
 
     async #page() {
-      const { trace, cursor } = this.view;
+      const { trace, lane, stepped } = this.view;
       try {
-        this.#save(await lens.keptPage(trace.text, cursor, this.sources), ".html", "text/html");
+        this.#save(await lens.keptPage(trace.text, { lane: lane.name, pass: stepped }, this.sources), ".html", "text/html");
       } catch {
         this.#say(text.unreachable);
       }

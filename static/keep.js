@@ -20,17 +20,18 @@
     return answer.text();
   }
 
-  // sources: {html, styles, scripts}: addresses of the view's own files. pass: where to open,
-  // counted from 1, or null for the end.
-  async function page(text, pass, sources) {
+  // sources: {html, styles, scripts}: addresses of the view's own files. lane, pass: where to
+  // open, the lane by its name and its pass counted from 1, or null for the end.
+  async function page(text, { lane, pass }, sources) {
     const [html, styles, scripts] = await Promise.all([
       read(sources.html), Promise.all(sources.styles.map(read)), Promise.all(sources.scripts.map(read)),
     ]);
     const start = `
       const text = ${data(text)};
       const source = { text: () => text, watch() {}, replace() {} };
-      pldLens.view = pldLens.mount(document.body, source, {});
-      ${pass === null ? "" : `pldLens.view.moveTo(${Number(pass)});`}`;
+      const view = (pldLens.view = pldLens.mount(document.body, source, {}));
+      view.follow(view.trace.lanes.get(${data(lane)}));
+      view.moveTo(${data(pass)});`;
     return [
       '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">',
       `<meta http-equiv="Content-Security-Policy" content="${POLICY}">`,

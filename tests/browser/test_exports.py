@@ -129,27 +129,32 @@ def test_the_numbers_are_copied_as_markdown(view: View) -> None:
 
 
 @pytest.fixture
-def kept(view: View, browser, tmp_path: Path) -> Iterator[tuple[Page, list[str]]]:
-    """The page to keep of a hostile run, opened from a file without a network."""
-    answer = ANSWER + HOSTILE
-    loaded(view, trace_of(LETTERS + HOSTILE, answer), answer)
-    view.scrub(2)
-    file = tmp_path / "kept.html"
-    file.write_bytes(taken(view, "page").read_bytes())
+def offline(browser) -> Iterator[tuple[Page, list[str]]]:
+    """A browser without a network, and all that it asks for or complains of."""
     context = browser.new_context(offline=True, viewport={"width": 1366, "height": 1000})
     page = context.new_page()
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     page.on("pageerror", lambda error: asked.append(f"error {error}"))
     page.on("console", lambda message: asked.append(message.text) if message.type == "error" else None)
-    page.goto(file.as_uri())
-    drawn(page)
     yield page, asked
     context.close()
 
 
-def test_a_page_to_keep_opens_from_a_file(kept: tuple[Page, list[str]]) -> None:
-    page, asked = kept
+def open_kept(page: Page, view: View, file: Path) -> None:
+    """The page to keep of what is on screen, from a file."""
+    file.write_bytes(taken(view, "page").read_bytes())
+    page.goto(file.as_uri())
+    drawn(page)
+
+
+def test_a_page_to_keep_opens_from_a_file(
+    view: View, offline: tuple[Page, list[str]], tmp_path: Path
+) -> None:
+    page, asked = offline
+    loaded(view, trace_of(LETTERS + HOSTILE, ANSWER + HOSTILE), ANSWER + HOSTILE)
+    view.scrub(2)
+    open_kept(page, view, tmp_path / "kept.html")
     part = "[data-part={}]".format
     answer = "".join(ANSWER + HOSTILE)
     for name in ("lookup", "plain"):
@@ -173,6 +178,24 @@ def test_a_page_to_keep_opens_from_a_file(kept: tuple[Page, list[str]]) -> None:
     assert lanes["pld"].text == answer
     assert page.locator(part("export-page")).count() == 0
     assert len(asked) == 1 and asked[0].startswith("file://"), asked
+
+
+def test_a_page_to_keep_opens_on_the_lane_that_was_stepped_through(
+    view: View, offline: tuple[Page, list[str]], tmp_path: Path
+) -> None:
+    page, asked = offline
+    others = (lane(LETTERS, ANSWER, name) for name in ("pld", "plain"))
+    loaded(view, "".join(lines(lane(LETTERS, ANSWER, "pld-b", k=1), *others)), ANSWER)
+    view.token("rival", 2).click()
+    view.part("back").click()
+    expect(view.part("position")).to_have_text("pass 3 of 4")  # where A is at its end
+    open_kept(page, view, tmp_path / "kept.html")
+    for name in ("position", "whose", "lookupCount", "plainCount"):
+        expect(page.locator(f"[data-part={name}]")).to_have_text(view.part(name).inner_text())
+    expect(page.locator("[data-part=position]")).to_have_text("pass 3 of 4")
+    expect(page.locator("[data-part=whose]")).to_have_text("Numbers of Lookup B")
+    expect(page.locator(".controls [type=radio]").last).to_be_checked()
+    assert len(asked) == 1, asked
 
 
 def test_a_page_to_keep_without_a_server_is_a_sentence(view: View) -> None:
