@@ -7,7 +7,8 @@
   const text = words.tour;
   const OUTLINE = 9; // px, as in explore.css
   const GAP = 4;
-  const PARTS = [["prompt", "lookup"], ["pass"], ["pass"], ["lookup", "pass"]];
+  // What each step speaks of; what comes first is shown, whatever the window's height.
+  const PARTS = [["prompt", "lookup"], ["pass"], ["pass"], ["pass", "lookup"]];
 
   // The pass before the four that show most: all with a match and something kept, the last of
   // them with something rejected. null where no pass drafted anything.
@@ -76,7 +77,7 @@
       setText(this.saw, "");
       setText(this.press, text.advance);
       this.leaving.hidden = false;
-      this.#outline(PARTS[step]);
+      this.#point();
       this.card.setAttribute("aria-label", `${text.title(step + 1)}: ${text.steps[step].name}`);
       this.name.focus({ preventScroll: true });
     }
@@ -87,7 +88,7 @@
         this.advanced = true;
         this.moveTo(this.pass);
         setText(this.saw, text.saw[this.step](this.lane.passes[this.pass - 1]));
-        this.#outline(PARTS[this.step]);
+        this.#point();
         const last = this.step === text.steps.length - 1;
         setText(this.press, last ? text.done : text.next);
         this.leaving.hidden = last;
@@ -95,24 +96,32 @@
       else this.#show(this.step + 1);
     }
 
-    #outline(names) {
-      for (const part of Object.values(this.parts)) part.classList.remove("toured");
-      for (const name of names) this.parts[name].classList.add("toured");
-      // A move of the cursor is drawn in this frame, and what it draws may move the parts.
-      if (names.length) requestAnimationFrame(() => this.#reveal(names.map((name) => this.parts[name])));
+    #outline(parts) {
+      for (const part of Object.values(this.parts)) part.classList.toggle("toured", parts.includes(part));
     }
 
-    // The parts with their outlines come between the card, which stays in sight, and the lower
-    // edge of the window; of what is taller than that the top.
+    // A move of the cursor is drawn in this frame, and what it draws may move the parts.
+    #point() {
+      requestAnimationFrame(() => this.running && this.#reveal(PARTS[this.step].map((name) => this.parts[name])));
+    }
+
+    // The first part and whatever fits beside it, with their outlines, come between the card, which
+    // stays in sight, and the lower edge of the window; of a part taller than that the top.
     #reveal(parts) {
-      if (!this.running) return;
-      const boxes = parts.map((part) => part.getBoundingClientRect());
-      const top = Math.min(...boxes.map((box) => box.top)) - OUTLINE;
-      const bottom = Math.max(...boxes.map((box) => box.bottom)) + OUTLINE;
-      const { offsetHeight } = this.card;
-      const above = top - (parseFloat(getComputedStyle(this.card).top) + offsetHeight + GAP);
-      const below = bottom - (innerHeight - GAP);
-      const by = above < 0 ? above : Math.min(above, Math.max(0, below));
+      const upper = parseFloat(getComputedStyle(this.card).top) + this.card.offsetHeight + GAP;
+      const lower = innerHeight - GAP;
+      const shown = [];
+      let [top, bottom] = [Infinity, -Infinity];
+      for (const part of parts) {
+        const box = part.getBoundingClientRect();
+        const both = [Math.min(top, box.top - OUTLINE), Math.max(bottom, box.bottom + OUTLINE)];
+        if (shown.length && both[1] - both[0] > lower - upper) continue;
+        shown.push(part);
+        [top, bottom] = both;
+      }
+      this.#outline(shown);
+      const above = top - upper;
+      const by = above < 0 ? above : Math.min(above, Math.max(0, bottom - lower));
       if (by) scrollBy({ top: by, behavior: lens.stillness.matches ? "auto" : "smooth" });
     }
   }
