@@ -32,6 +32,7 @@
       this.controls = new Controls(part, (cursor) => this.moveTo(cursor), (seconds) => this.moveToTime(seconds));
       this.plot = new Plot(part.plot, part.plotNote, options.plotly, (pass) => this.moveTo(pass));
       this.basis = "passes";
+      this.refused = "";
       setText(part.plotTitle, words.plot.title);
       new Switch(part.basis, words.plot.basis, words.plot.bases, this.basis, (basis) => {
         this.basis = basis;
@@ -58,7 +59,8 @@
         this.trace.grow(text);
       } catch (error) {
         if (!(error instanceof TraceError)) throw error;
-        tell(this.part.problem, words.problems.stream(error.message));
+        this.broken = words.problems.stream(error.message);
+        this.#complain();
       }
       this.drawNews();
     }
@@ -78,8 +80,15 @@
       this.root.scrollIntoView({ behavior: lens.stillness.matches ? "auto" : "smooth" });
     }
 
+    // The visitor asked for something else than the last file: what is wrong with that goes.
+    dismiss() {
+      this.refused = "";
+      this.#complain();
+    }
+
     // The visitor asked for a run.
     awaited() {
+      this.dismiss();
       for (const extra of this.extras) extra.awaited?.();
     }
 
@@ -172,7 +181,8 @@
       this.strip.forget();
       for (const pane of Object.values(this.panes)) pane.clear();
       for (const extra of this.extras) extra.restart?.();
-      tell(this.part.problem, "");
+      this.broken = "";
+      this.#complain();
       this.draw();
     }
 
@@ -181,14 +191,21 @@
       try {
         const trace = await lens.load(file);
         this.#restart(trace);
+        this.dismiss();
         this.source.replace(trace.text);
         setText(this.part.status, words.status.loaded(file.name));
       } catch (error) {
         if (!(error instanceof TraceError)) throw error;
-        tell(this.part.problem, error.message);
+        this.refused = error.message;
+        this.#complain();
       } finally {
         this.opening = false;
       }
+    }
+
+    // What is wrong with the file that was to be shown, or else with the trace on screen.
+    #complain() {
+      tell(this.part.problem, this.refused || this.broken);
     }
 
     #listen() {

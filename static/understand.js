@@ -22,6 +22,7 @@
       );
       const { gallery } = options;
       const openRecorded = (id) => {
+        view.dismiss();
         options.openRecorded(id);
         view.show();
       };

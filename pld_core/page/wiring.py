@@ -95,6 +95,8 @@ def wire_opening(
     fields, sharing = list(form.fields.values()), form.sharing
     opened = [lens.view, form.notice, lens.about, form.preset, *fields]
     form.preset.input(opening.fill, form.preset, fields, **AT_ONCE)
+    # by itself: the run that is chosen may be the one on screen, which then does not change
+    lens.recorded.select(None, js="() => { pldLens.view.dismiss(); }")
     lens.recorded.select(  # its `input` comes twice
         opening.replay,
         [lens.recorded, form.fields["prompt"]],

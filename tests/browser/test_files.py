@@ -129,6 +129,40 @@ def test_a_broken_file_is_one_sentence_and_the_run_stays(view: View, trace: str)
     expect(view.part("lookup")).to_have_text("".join(LETTERS_ANSWER))
 
 
+def test_what_is_wrong_with_a_file_stays_until_something_else_is_asked_for(
+    view: View, slot: ScriptedSlot, trace: str
+) -> None:
+    problem, recorded = view.part("problem"), view.page.locator("#recorded input")
+
+    def choose(run: str) -> None:
+        recorded.click()
+        view.page.get_by_role("option", name=run).click()
+
+    def chosen_in_the_gallery() -> None:
+        view.page.locator(".pld-lens [data-tab=gallery]").click()
+        view.page.locator(".pld-lens .gallery").get_by_role("button", name="Walking").click()
+
+    def in_line() -> None:
+        slot.answer, slot.gate_at = LETTERS_ANSWER, 0  # nothing of the run comes
+        slot.gate.clear()
+        view.ask(LETTERS)
+
+    choose("Walking")
+    expect(view.part("lookup")).to_have_text(" and on")
+    for ask in (lambda: choose("Walking"), chosen_in_the_gallery, in_line):  # the trace stays
+        view.load("no trace")
+        expect(problem).to_be_visible()
+        view.part("first").click()  # looking on reads nothing else
+        view.part("play").click()
+        expect(problem).to_be_visible()
+        ask()
+        expect(problem).to_be_hidden()
+    view.load("no trace")
+    slot.gate.set()  # the run was asked for before
+    expect(view.part("lookup")).to_have_text("".join(LETTERS_ANSWER))
+    expect(problem).to_be_visible()
+
+
 def test_a_newer_stream_is_drawn_as_far_as_it_is_known(view: View, trace: str) -> None:
     first, rest = trace.split("\n", 1)
     view.load(first + '\n{"v":1,"type":"weather","lane":"pld"}\n' + rest)
