@@ -53,7 +53,11 @@ def form_column(presets: dict[str, dict[str, Any]], allowed: Limits) -> Form:
     first = next(iter(presets.values()))
     with gr.Column(scale=1, min_width=300, elem_id="ask"):
         preset = gr.Dropdown(
-            list(presets), value=first["title"], label=Words.preset, elem_id="preset"
+            list(presets),
+            value=first["title"],
+            label=Words.preset,
+            info=Words.preset_info,
+            elem_id="preset",
         )
         texts = _texts(first)
         to_prompt = TextFile(Words.file_to_prompt, allowed.upload_bytes, elem_id="to-prompt")

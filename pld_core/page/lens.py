@@ -29,7 +29,11 @@ def lens_column(examples: Examples, configured: str) -> Lens:
     with gr.Column(scale=4, min_width=320, elem_id="lens"):
         with gr.Row(elem_id="shown"):
             recorded = gr.Dropdown(
-                list(examples.recorded), value=shown, label=Words.recorded, elem_id="recorded"
+                list(examples.recorded),
+                value=shown,
+                label=Words.recorded,
+                info=Words.recorded_info,
+                elem_id="recorded",
             )
             about = Sentence("status", examples.about(shown), elem_id="about")
         view = TraceView(examples.stream(shown), gallery=examples.summaries(), elem_id="view")

@@ -14,6 +14,7 @@ class Words:
         "that is already there and checks them all in one forward pass: fewer passes, same text."
     )
     preset = "Preset"
+    preset_info = "Fills the form and runs nothing."
     preset_none = "none: a prompt of your own"
     prompt = "Prompt"
     answer_prefix = "Begun answer (optional)"
@@ -30,6 +31,7 @@ class Words:
     k = "Draft length, tokens (k)"
     max_new_tokens = "Most new tokens"
     recorded = "Recorded run"
+    recorded_info = "Shows an earlier run; machine and date are below."
     recorded_none = "none: a run or trace of your own"
     broken = "The run broke off. Its lanes are shown as far as they came."
     broken_measurement = "The measurement broke off."

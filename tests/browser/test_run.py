@@ -201,6 +201,8 @@ def test_another_recorded_run_can_be_chosen(view: View) -> None:
     view.page.get_by_role("option", name="Walking").click()
     expect(view.part("lookup")).to_have_text(" and on")
     assert view.text("prompt") == "to and fro"
+    expect(view.page.locator("#recorded")).to_contain_text("machine and date are below")
+    expect(view.part("run")).to_have_text("scripted · float32 · cpu · 2026-01-02 03:04 UTC")
 
 
 def test_a_recorded_run_ends_the_run_on_screen(view: View, slot: ScriptedSlot) -> None:
@@ -245,6 +247,8 @@ def test_a_preset_fills_the_form_and_says_what_it_is_about(
     view.page.get_by_role("option", name=preset["title"]).click()
     expect(view.page.locator("#prompt textarea")).to_have_value(preset["prompt"])
     expect(view.page.locator("#answer-prefix textarea")).to_have_value(preset["answer_prefix"])
+    expect(view.page.locator("#preset")).to_contain_text("Fills the form and runs nothing.")
+    assert slot.requests == [] and view.text("prompt") == EXAMPLE_PROMPT
     view.page.locator("#run").click()
     expect(view.page.locator("#about")).to_have_text(preset["about"])
     view.wait_for_end()
