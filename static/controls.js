@@ -3,7 +3,8 @@
 (function (lens) {
   "use strict";
 
-  const { setText, words } = lens;
+  const { node, setText, words } = lens;
+  const FOLLOWED = 3; // seconds; what is played in less is over before it can be followed
   const CALM_STEP = 0.5; // seconds; with reduced motion no two passes come sooner
   const stillness = matchMedia("(prefers-reduced-motion: reduce)");
 
@@ -18,6 +19,9 @@
       this.cursor = 0;
       this.clock = null;
       this.playing = false;
+      this.chosen = false; // whether the visitor chose the speed
+      for (const [speed, name] of words.speed.offered) part.speed.append(Object.assign(node("option", "", name), { value: speed }));
+      part.speed.addEventListener("change", () => (this.chosen = true));
       part.range.addEventListener("input", () => this.#go(Number(part.range.value)));
       part.first.addEventListener("click", () => this.#go(1));
       part.back.addEventListener("click", () => this.#go(this.cursor - 1));
@@ -50,8 +54,10 @@
     // seconds of the longest lane.
     draw(lane, cursor, clock, length) {
       Object.assign(this, { lane, cursor, clock, length });
-      const { range, position, first, back, forward, last, play } = this.part;
+      const { range, position, first, back, forward, last, play, speed, speedLabel } = this.part;
       const { passes } = this;
+      setText(speedLabel, words.speed.label(stillness.matches));
+      if (!this.chosen && !this.playing) speed.value = fitting(lane ? lane.after(passes).seconds : Infinity);
       range.min = Math.min(1, passes);
       range.max = passes;
       range.value = cursor;
@@ -115,6 +121,12 @@
       this.pause();
       this.moved(null);
     }
+  }
+
+  // The speed at which so many seconds of a run can be followed, at most the run's own.
+  function fitting(seconds) {
+    const speeds = words.speed.offered.map(([speed]) => speed);
+    return speeds.findLast((speed) => speed <= 1 && seconds / speed >= FOLLOWED) ?? speeds[0];
   }
 
   Object.assign(lens, { Controls, stillness });

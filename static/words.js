@@ -71,7 +71,6 @@
       pause: "Pause",
       forward: "Next",
       last: "Last",
-      speed: "Speed",
       legendCopied: "copied, checked, kept",
       legendOwn: "the model’s own",
       legendSource: "copied from here",
@@ -174,6 +173,12 @@
       running: "Decoding …",
       ended: (lanes) => lanes.map(([name, { end }]) => `${name} ${endedBecause(end)}.`).join(" "),
       loaded: (name) => `Showing ${name}.`,
+    },
+
+    speed: {
+      label: (calm) => (calm ? "Speed, at most" : "Speed"),
+      // Of the run's own, from the slowest on.
+      offered: [[0.1, "1/10"], [0.25, "1/4"], [0.5, "1/2"], [1, "as it ran"], [4, "4 times"]],
     },
 
     cursor: {

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import View
-from tests.browser.scripted import ScriptedSlot, tokens_of
+from tests.browser.scripted import ScriptedSlot, lane, lines, tokens_of
 
 LETTERS = "a b c d e f g"
 LETTERS_ANSWER = tokens_of(" b c d e X f")
@@ -98,6 +98,32 @@ def test_steps_and_play(letters: View) -> None:
     expect(letters.part("play")).to_have_text("Play")
     seen = letters.page.evaluate("window.seen")
     assert seen == ["pass 1 of 3", "pass 2 of 3", "pass 3 of 3"]
+
+
+def test_a_short_run_is_played_as_slowly_as_it_can_be_followed(
+    view: View, slot: ScriptedSlot
+) -> None:
+    speed = view.part("speed")
+
+    def shown(passes: int) -> str:
+        answer = tokens_of(" p" + " q r" * (passes // 2))  # each pass takes 30 ms or a bit more
+        view.load("".join(lines(lane(["x"], answer, n_max=0))))
+        expect(view.part("position")).to_have_text(re.compile(f"of {passes}$"))
+        return speed.locator("option:checked").inner_text()
+
+    assert shown(11) == "1/10"
+    assert shown(31) == "1/4"
+    assert shown(61) == "1/2"
+    assert shown(111) == "as it ran"
+    speed.select_option("4 times")
+    assert shown(11) == "4 times"  # what was chosen stays
+    speed.select_option("1/4")
+    started = view.page.evaluate("performance.now()")
+    view.part("play").click()
+    expect(view.part("play")).to_have_text("Play")
+    took = (view.page.evaluate("performance.now()") - started) / 1000
+    assert took >= 10 * 0.0301 * 4
+    assert speed.input_value() == "0.25"
 
 
 def test_play_can_be_paused(view: View, slot: ScriptedSlot) -> None:

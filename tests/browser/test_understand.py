@@ -344,6 +344,7 @@ def test_playing_races_both_lanes_on_one_clock(story: View) -> None:
 def test_with_reduced_motion_playing_goes_pass_by_pass(browser, served, slot) -> None:
     view = opened(browser, served[0], reduced_motion="reduce")
     view.run(slot, LETTERS, LETTERS_ANSWER)
+    expect(view.page.locator(".pld-lens .speed")).to_contain_text("Speed, at most")
     view.part("play").click()
     for pass_ in (1, 2, 3):
         expect(view.part("position")).to_have_text(f"pass {pass_} of 3")
