@@ -65,24 +65,27 @@ STYLES = ("trace_view.css", "explore.css", "use.css")
 class TraceView(gr.HTML):
     """The trace view of static/: its value is the stream so far, as NDJSON.
 
-    The templates hold no data: what stands in a template is markup and code.
+    The templates hold no data: what stands in a template is markup and code. The styles are put
+    in once: Gradio writes those of a css_template anew with every update, and the browser then
+    looks at every token of the page.
     """
 
     def __init__(self, value: str = "", gallery: list[dict] | None = None, **more: Any) -> None:
         super().__init__(
             value,
             html_template=(STATIC / "trace_view.html").read_text("utf-8"),
-            css_template="\n".join((STATIC / name).read_text("utf-8") for name in STYLES),
-            js_on_load="\n".join(
-                [(STATIC / name).read_text("utf-8") for name in SCRIPTS]
-                + [_mounting(gallery or [])]
-            ),
+            css_template="",
+            js_on_load=f"{_read(SCRIPTS)}\n{_mounting(gallery or [])}",
             apply_default_css=False,
             **more,
         )
 
     def api_info(self) -> dict[str, Any]:
         return {"type": "string", "description": "The stream: one JSON event a line."}
+
+
+def _read(names: Iterable[str]) -> str:
+    return "\n".join((STATIC / name).read_text("utf-8") for name in names)
 
 
 def _mounting(gallery: list[dict]) -> str:
@@ -95,6 +98,8 @@ def _mounting(gallery: list[dict]) -> str:
     const root = (globalThis.gradio_config?.root ?? "").replace(/[/]$/, "");
     const own = (name) => root + "/parts/" + name;
     const kept = {json.dumps(kept)};
+    const style = document.head.appendChild(document.createElement("style"));
+    style.textContent = `#${{element.id}} {{ ${{{json.dumps(_read(STYLES))}}} }}`;
     pldLens.view = pldLens.mount(element, {{
       text: () => props.value,
       watch: (changed) => watch("value", changed),
