@@ -41,7 +41,7 @@
       });
       this.controls.hear(part.plain);
       this.draw = perFrame(() => this.#draw());
-      this.drawNews = paced(() => this.#draw(), 4);
+      this.drawNews = paced(() => this.#draw(), 3);
       this.#followTheme();
       this.#listen();
       this.extras = lens.extras.map((make) => make(this));
