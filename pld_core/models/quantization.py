@@ -11,6 +11,7 @@ from transformers import PreTrainedModel
 GROUP = 32
 """How many neighbours of a row share the levels of 4 bits."""
 
+
 @dataclass(frozen=True)
 class Grid:
     """The levels of a matrix [out, in], scales in bfloat16.
