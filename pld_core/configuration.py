@@ -41,7 +41,8 @@ def _transformers(s: Settings) -> Configuration:
         f"    max_matching_ngram_size={s.n_max},\n"
         ")"
     )
-    differs = [_tie(s, "oldest"), _down_to_one(s), _one_branch(s), "drafts stop before an end-of-sequence token"]
+    ends = "drafts stop before an end-of-sequence token"
+    differs = [_tie(s, "oldest"), _down_to_one(s), _one_branch(s), _whole(s), ends]
     return Configuration("transformers", text, _note(differs))
 
 
@@ -54,7 +55,7 @@ def _vllm(s: Settings) -> Configuration:
     }
     text = f"vllm serve {NAME} --speculative-config {shlex.quote(json.dumps(speculative))}"
     alone = "its mean acceptance length leaves out passes without a draft, so it reads higher"
-    return Configuration("vLLM", text, _note([_tie(s, "oldest"), _no_period(s), _one_branch(s), alone]))
+    return Configuration("vLLM", text, _note([_tie(s, "oldest"), _no_period(s), _one_branch(s), _whole(s), alone]))
 
 
 def _sglang(s: Settings) -> Configuration:
@@ -72,6 +73,7 @@ def _sglang(s: Settings) -> Configuration:
         "" if s.n_min == 1 else "it has no shortest match",
         "" if s.branches == 1 else "its draft tokens are those of all branches together",
         _tie(s, "recent"),
+        _whole(s),
     ]
     return Configuration("SGLang", text, _note(differs))
 
@@ -87,6 +89,7 @@ def _llama_cpp(s: Settings) -> Configuration:
         "" if s.n_min == s.n_max else f"it matches exactly {s.n_max} tokens and tries nothing shorter",
         _tie(s, "recent"),
         _one_branch(s),
+        _whole(s),
         "it drafts nothing when too few tokens follow the match",
     ]
     return Configuration("llama.cpp", text, _note(differs))
@@ -105,7 +108,7 @@ def _tensorrt_llm(s: Settings) -> Configuration:
     )
     tie = _tie(s, "oldest" if s.policy == "oldest" else "recent")
     own = "a file for trtllm-serve --config; every request has its own pool"
-    differs = [tie, _down_to_one(s), _one_branch(s), own]
+    differs = [tie, _down_to_one(s), _one_branch(s), _whole(s), own]
     return Configuration("TensorRT-LLM", text, _note(differs))
 
 
@@ -126,6 +129,11 @@ def _down_to_one(s: Settings) -> str:
 
 def _one_branch(s: Settings) -> str:
     return "" if s.branches == 1 else f"it drafts one continuation, not {s.branches}"
+
+
+def _whole(s: Settings) -> str:
+    """No other engine here cuts a draft to what is expected to pay."""
+    return f"it drafts {s.k} tokens at every match, whether they pay or not" if s.adaptive else ""
 
 
 def _no_period(s: Settings) -> str:

@@ -69,7 +69,7 @@ _POLICIES = tuple(POLICIES)
 FIELDS = {
     "n": Field("n_max", 3, 1, 16),
     "n_min": Field("n_min", 1, 1, 16),
-    "k": Field("k", 15, 1, 64),
+    "k": Field("k", 31, 1, 64),
     "branches": Field("branches", 1, 1, BRANCHES),
     "policy": Field("policy", "nearest", choices=_POLICIES),
     "max": Field("max_new_tokens", 256, 1, 2048),

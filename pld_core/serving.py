@@ -54,7 +54,7 @@ class Request:
     reference: str = ""
     n_max: int = 3
     n_min: int = 1
-    k: int = 15
+    k: int = 31
     policy: str = "nearest"
     adaptive: bool = True
     max_new_tokens: int = 256

@@ -98,7 +98,7 @@ class Settings:
 
     n_max: int = 3
     n_min: int = 1
-    k: int = 15
+    k: int = 31
     policy: str = "nearest"
     search: str = "context"
     periodic: bool = True

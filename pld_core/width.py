@@ -8,13 +8,14 @@ to copy is decoded at the speed of plain decoding.
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Sequence
 
 from pld_core import tree
 from pld_core.cost import PassCost
-from pld_core.events import Branch
+from pld_core.events import Branch, Match
 from pld_core.lookup import Draft, Lookup, build
 from pld_core.settings import Settings
 
@@ -38,31 +39,56 @@ class _Chance:
         self.tried = (self.tried + tried) * fade
 
 
+_AGREED = (1, 2, 3, 8, 16, 32, 64)
+"""Classes of how many tokens a place and the context's end agree in before a draft: so many or
+more. A copy that has gone on for long goes on, so a long draft behind it is no bet."""
+
+_FIRST = (0.25, 0.475, 0.7, 0.75, 0.85, 0.9, 0.95)
+_FURTHER = (0.6, 0.75, 0.85, 0.9, 0.93, 0.95, 0.98)
+_BESIDE = (0.14, 0.09, 0.05)
+"""What is believed of each class before a text has shown its own: what recorded answers of the
+embedded model showed, rounded."""
+
+
 class AdaptiveLookup:
     """A lookup whose drafts are cut to the length that pays.
 
-    A draft of a match of n tokens is expected to keep p1 * (1 + p2 + p2^2 + ...) tokens: its
-    first stands with probability p1, each further one, once one stood, with p2; both are learned
-    per match length. In a tree a token that stands beside others, the r-th of the continuations
-    that part there, has a chance of its own, learned per r and the match of the first; the nodes
-    that are likeliest to stand are drafted, as many as pay.
+    A draft is expected to keep p1 * (1 + p2 + p2^2 + ...) tokens: its first stands with
+    probability p1, each further one, once one stood, with p2; both are learned per class of how
+    far back the match goes on, beyond the n-gram that was searched for. In a tree a token that
+    stands beside others, the r-th of the continuations that part there, has a chance of its own,
+    learned per r and the class of the first; the nodes that are likeliest to stand are drafted,
+    as many as pay.
 
     The learning needs no drafting: every proposal, also one that was not drafted or only in part,
     is compared with what the text became. So a text that starts free and ends quoting is noticed
-    at the first quote, without a probe that costs a pass.
+    at the first quote, without a probe that costs a pass. Chances can mislead, the balance cannot:
+    while the drafts so far have cost more than they saved, one must promise more than a little.
     """
 
-    def __init__(self, lookup: Lookup, cost: PassCost, n_max: int) -> None:
+    DEBT = 0.5
+    """Plain passes that the drafts may be behind before one must promise PROMISE."""
+    PROMISE = 1.15
+
+    def __init__(self, lookup: Lookup, cost: PassCost, reference: Sequence[int] = ()) -> None:
         self._lookup = lookup
         self._cost = cost
-        self._first = [_Chance(p * 2, 2.0) for p in _spread(0.25, 0.7, n_max)]
-        self._further = [_Chance(p * 8, 8.0) for p in _spread(0.6, 0.9, n_max)]
-        self._beside = [[_Chance(p * 12, 12.0) for p in (0.14, 0.09, 0.05)] for _ in self._first]
+        self._text = [*reference]  # and the context behind it
+        self._border = len(reference)
+        self._first = [_Chance(p * 2, 2.0) for p in _FIRST]
+        self._further = [_Chance(p * 8, 8.0) for p in _FURTHER]
+        self._beside = [[_Chance(p * 12, 12.0) for p in _BESIDE] for _ in _AGREED]
         self._pending: list[_Proposal] = []
         self._plain = cost.seconds(1)
+        self._drafted: int | None = None  # by the newest proposal
+        self._saved = 0.0  # seconds, of plain decoding's
 
     def extend(self, tokens: Sequence[int]) -> None:
+        if self._drafted is not None:
+            self._saved += len(tokens) * self._plain - self._cost.seconds(1 + self._drafted)
+            self._drafted = None
         self._compare(tokens)
+        self._text.extend(tokens)
         self._lookup.extend(tokens)
 
     def propose(self, k: int) -> Draft:
@@ -72,6 +98,7 @@ class AdaptiveLookup:
         proposal = self._proposal(draft)
         self._pending.append(proposal)
         nodes, gain = self._best(proposal)
+        self._drafted = len(nodes)
         if not nodes:
             return Draft(gain=gain)
         if draft.parents:
@@ -81,22 +108,40 @@ class AdaptiveLookup:
     def _proposal(self, draft: Draft) -> _Proposal:
         parents = draft.parents or list(range(-1, len(draft.tokens) - 1))
         branches = draft.branches or [Branch(len(parents) - 1, draft.match)]
-        lengths = [0] * len(parents)  # the match that each node was copied from first
+        classes = [0] * len(parents)  # that of the match that each node was copied from first
         for branch in reversed(branches):
+            agreed = self._class(branch.match)
             for node in tree.path(parents, branch.leaf):
-                lengths[node] = branch.match.n
+                classes[node] = agreed
         elder: dict[int, list[int]] = {}  # the children that each node has so far
         chances = []
         for node, parent in enumerate(parents):
             siblings = elder.setdefault(parent, [])
             siblings.append(node)
-            slot = min(lengths[siblings[0]], len(self._first)) - 1
+            agreed = classes[siblings[0]]
             if len(siblings) > 1:
-                beside = self._beside[slot]
+                beside = self._beside[agreed]
                 chances.append(beside[min(len(siblings) - 1, len(beside)) - 1])
             else:
-                chances.append((self._first if parent < 0 else self._further)[slot])
+                chances.append((self._first if parent < 0 else self._further)[agreed])
         return _Proposal(draft.tokens, parents, chances)
+
+    def _class(self, match: Match) -> int:
+        """Which of _AGREED the match belongs to: how far back the same tokens stand before both
+        its place and the context's end."""
+        text, border = self._text, self._border
+        here, there, least = len(text) - match.n, border + match.start, border
+        if match.region == "reference":
+            there, least = match.start, 0
+        agreed = match.n
+        while (
+            agreed < _AGREED[-1]
+            and there > least
+            and here > border
+            and text[there - 1] == text[here - 1]
+        ):
+            here, there, agreed = here - 1, there - 1, agreed + 1
+        return bisect(_AGREED, agreed) - 1
 
     def _best(self, proposal: _Proposal) -> tuple[set[int], float]:
         """The best nodes, and their expected tokens per second over those of a plain pass."""
@@ -105,13 +150,14 @@ class AdaptiveLookup:
             stands.append((stands[parent] if parent >= 0 else 1.0) * chance.value)
         # no node is likelier than the one above it, so any number of the likeliest are a tree
         likeliest = sorted(range(len(stands)), key=lambda node: -stands[node])
-        best, best_gain, tokens = 0, 1.0, 1.0
+        behind = self._saved < -self.DEBT * self._plain
+        best, best_gain, tokens = 0, self.PROMISE if behind else 1.0, 1.0
         for count, node in enumerate(likeliest, 1):
             tokens += stands[node]
             gain = tokens * self._plain / self._cost.seconds(1 + count)
             if gain > best_gain:
                 best, best_gain = count, gain
-        return set(likeliest[:best]), best_gain
+        return set(likeliest[:best]), best_gain if best else 1.0
 
     def _compare(self, tokens: Sequence[int]) -> None:
         self._pending = [proposal for proposal in self._pending if not proposal.judged(tokens)]
@@ -167,8 +213,4 @@ def drafter(settings: Settings, reference: Sequence[int] = ()) -> Lookup:
     lookup = build(settings, reference)
     if not needs_cost(settings) or not settings.pass_seconds:
         return lookup
-    return AdaptiveLookup(lookup, PassCost(settings.pass_seconds), settings.n_max)
-
-
-def _spread(low: float, high: float, count: int) -> list[float]:
-    return [low + (high - low) * i / max(1, count - 1) for i in range(count)]
+    return AdaptiveLookup(lookup, PassCost(settings.pass_seconds), reference)

@@ -5,6 +5,15 @@
 
   const MEMORY = 24;
 
+  // Classes of how many tokens a place and the text's end agree in before a draft, and what is
+  // believed of each before a text has shown its own.
+  const AGREED = [1, 2, 3, 8, 16, 32, 64];
+  const FIRST = [0.25, 0.475, 0.7, 0.75, 0.85, 0.9, 0.95];
+  const FURTHER = [0.6, 0.75, 0.85, 0.9, 0.93, 0.95, 0.98];
+  const BESIDE = [0.14, 0.09, 0.05];
+  const DEBT = 0.5; // plain passes that the drafts may be behind before one must promise PROMISE
+  const PROMISE = 1.15;
+
   // A probability, learned with a little patience: old evidence fades.
   class Chance {
     constructor(stood, tried) {
@@ -23,27 +32,29 @@
     }
   }
 
-  const spread = (low, high, count) => Array.from({ length: count }, (_, i) => low + ((high - low) * i) / Math.max(1, count - 1));
-
   class Adaptive {
+    // text: all of it, reference, prompt and output, of which prompt and output begin at `border`.
     // costs: [[width, seconds]] as measured, widths rising from 1.
-    constructor(costs, n_max) {
-      this.costs = costs;
-      this.first = spread(0.25, 0.7, n_max).map((p) => new Chance(p * 2, 2));
-      this.further = spread(0.6, 0.9, n_max).map((p) => new Chance(p * 8, 8));
-      this.beside = this.first.map(() => [0.14, 0.09, 0.05].map((p) => new Chance(p * 12, 12)));
+    constructor({ text, border, promptEnd }, costs) {
+      Object.assign(this, { text, border, promptEnd, costs });
+      this.first = FIRST.map((p) => new Chance(p * 2, 2));
+      this.further = FURTHER.map((p) => new Chance(p * 8, 8));
+      this.beside = AGREED.map(() => BESIDE.map((p) => new Chance(p * 12, 12)));
       this.pending = [];
       this.plain = this.#seconds(1);
+      this.drafted = 0; // by the newest proposal
+      this.saved = 0; // seconds, of plain decoding's
+      this.known = 1;
     }
 
-    // How many of the `drafted` tokens to draft at output position `first`, behind a match of n;
+    // How many of the `drafted` tokens behind a match to draft at output position `first`;
     // `agreed` of them will turn out to stand.
-    length({ first, n, drafted, agreed }) {
-      this.pending.push({ first, n, drafted, agreed });
-      const slot = Math.min(n, this.first.length) - 1;
+    length({ first, match, drafted, agreed }) {
+      const slot = this.#class(match, first);
+      this.pending.push({ first, slot, drafted, agreed });
       const further = this.further[slot].value;
       let best = 0;
-      let bestGain = 1;
+      let bestGain = this.#least();
       let tokens = 1;
       let stands = this.first[slot].value;
       for (let length = 1; length <= drafted; length++) {
@@ -52,47 +63,70 @@
         const gain = (tokens * this.plain) / this.#seconds(1 + length);
         if (gain > bestGain) [best, bestGain] = [length, gain];
       }
-      return best;
+      return (this.drafted = best);
     }
 
     // Which nodes of a tree to draft; `path` are those that will turn out to stand.
     nodes({ first, parents, branches, path }) {
-      const chances = this.#chances(parents, branches);
+      const chances = this.#chances(parents, branches, first);
       const last = path.at(-1) ?? -1;
       this.pending.push({ first, parents, chances, path, needed: path.length + parents.includes(last) });
       const stands = [];
       parents.forEach((parent, node) => stands.push((parent < 0 ? 1 : stands[parent]) * chances[node].value));
       const likeliest = [...stands.keys()].sort((a, b) => stands[b] - stands[a]);
       let best = 0;
-      let bestGain = 1;
+      let bestGain = this.#least();
       let tokens = 1;
       likeliest.forEach((node, i) => {
         tokens += stands[node];
         const gain = (tokens * this.plain) / this.#seconds(2 + i);
         if (gain > bestGain) [best, bestGain] = [i + 1, gain];
       });
+      this.drafted = best;
       return new Set(likeliest.slice(0, best));
     }
 
     // Each node's chance to follow its parent.
-    #chances(parents, branches) {
-      const lengths = [];
+    #chances(parents, branches, first) {
+      const classes = [];
       for (const { leaf, match } of [...branches].reverse()) {
-        for (let node = leaf; node >= 0; node = parents[node]) lengths[node] = match.n;
+        const slot = this.#class(match, first);
+        for (let node = leaf; node >= 0; node = parents[node]) classes[node] = slot;
       }
       const elder = new Map();
       return parents.map((parent, node) => {
         if (!elder.has(parent)) elder.set(parent, []);
         const siblings = elder.get(parent);
         siblings.push(node);
-        const slot = Math.min(lengths[siblings[0]], this.first.length) - 1;
+        const slot = classes[siblings[0]];
         if (siblings.length === 1) return (parent < 0 ? this.first : this.further)[slot];
         return this.beside[slot][Math.min(siblings.length - 1, this.beside[slot].length) - 1];
       });
     }
 
+    // How far back the same tokens stand before both the match's place and the text's end.
+    #class({ from, n, region }, first) {
+      const { text, border } = this;
+      const least = region === "reference" ? 0 : border;
+      let here = this.promptEnd + first - n;
+      let there = from;
+      let agreed = n;
+      while (agreed < AGREED.at(-1) && there > least && here > border && text[there - 1] === text[here - 1]) {
+        here -= 1;
+        there -= 1;
+        agreed += 1;
+      }
+      return AGREED.findLastIndex((least) => agreed >= least);
+    }
+
+    #least() {
+      return this.saved < -DEBT * this.plain ? PROMISE : 1;
+    }
+
     // The output is known up to `known` tokens: learns from the drafts that this decides.
     reveal(known) {
+      if (known > this.known) this.saved += (known - this.known) * this.plain - this.#seconds(1 + this.drafted);
+      [this.known, this.drafted] = [known, 0];
       this.pending = this.pending.filter((draft) => {
         const { first, drafted, agreed } = draft;
         const needed = draft.needed ?? (agreed < drafted ? agreed + 1 : drafted);
@@ -114,8 +148,7 @@
       for (const [chance, { stood, tried }] of seen) chance.learn(stood, tried);
     }
 
-    #learn({ n, drafted, agreed }) {
-      const slot = Math.min(n, this.first.length) - 1;
+    #learn({ slot, drafted, agreed }) {
       this.first[slot].learn(agreed > 0 ? 1 : 0, 1);
       if (agreed > 0 && drafted > 1) this.further[slot].learn(agreed - 1, Math.min(agreed, drafted - 1));
     }

@@ -3,7 +3,7 @@
   "use strict";
 
   const words = lens.words.settings;
-  const LOOKUP = { n_max: 3, n_min: 1, k: 15, policy: "nearest", search: "context", periodic: true, max_new_tokens: 256, fixed_width: 0, adaptive: false, branches: 1 };
+  const LOOKUP = { n_max: 3, n_min: 1, k: 31, policy: "nearest", search: "context", periodic: true, max_new_tokens: 256, fixed_width: 0, adaptive: false, branches: 1 };
   const SAMPLING = { temperature: 0, top_k: 0, top_p: 1, min_p: 0, repetition_penalty: 1, presence_penalty: 0, frequency_penalty: 0, no_repeat_ngram: 0, min_new_tokens: 0, seed: 0 };
 
   function complete(recorded, defaults) {

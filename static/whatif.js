@@ -21,7 +21,7 @@
     const { output, border, promptEnd } = grams;
     const lookup = new lookups[settings.policy](grams, settings);
     const passes = [];
-    const adaptive = isAdaptive(settings) ? new Adaptive(settings.pass_seconds, settings.n_max) : null;
+    const adaptive = isAdaptive(settings) ? new Adaptive(grams, settings.pass_seconds) : null;
     const several = settings.branches > 1 && !settings.fixed_width;
     for (let first = 1; first < output.length; ) {
       const room = contextLimit === null ? Infinity : contextLimit - (promptEnd - border + first - 1);
@@ -57,7 +57,7 @@
       const most = Math.min(drafted, output.length - first);
       while (accepted < most && text[begin + (accepted % period)] === output[first + accepted]) accepted += 1;
       if (adaptive) {
-        drafted = adaptive.length({ first, n: match.n, drafted, agreed: accepted });
+        drafted = adaptive.length({ first, match, drafted, agreed: accepted });
         accepted = Math.min(accepted, drafted);
         if (drafted === 0) match = null;
       }

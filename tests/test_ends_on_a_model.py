@@ -278,7 +278,7 @@ def test_the_context_is_filled_to_its_end_and_never_overrun(family, fixed, room,
 
 def test_a_limit_beyond_the_context_reserves_no_more_than_the_context():
     model = tiny.model("Llama", 5, limit=64)
-    settings = Settings(max_new_tokens=1_000_000, fixed_width=16)
+    settings = Settings(max_new_tokens=1_000_000, k=15, fixed_width=16)
     lane, target = run(model, "the red fox", settings)
     assert lane.end.reason == "context_full"
     keys = target._cache.layers[0].keys

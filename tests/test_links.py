@@ -22,7 +22,7 @@ def back(link: str) -> Link:
 
 def test_a_link_names_the_example_the_settings_and_the_pass() -> None:
     link = write(BASE, DEFAULTS, "rename-in-code", 14)
-    assert link == BASE + "?example=rename-in-code&n=3&k=15&pass=14"
+    assert link == BASE + "?example=rename-in-code&n=3&k=31&pass=14"
 
 
 def value_of(field: links.Field):

@@ -138,7 +138,7 @@ def test_adaptive_trees_are_lawful_and_replay_exactly(pairs):
 def test_free_nodes_are_all_drafted():
     for run in toy.runs("free trees", 60):
         settings = replace(run.settings, branches=4)
-        whole, free = build(settings), AdaptiveLookup(build(settings), PassCost(FREE), 8)
+        whole, free = build(settings), AdaptiveLookup(build(settings), PassCost(FREE))
         for lookup in (whole, free):
             lookup.extend(run.prompt)
         drafted, chosen = whole.propose(settings.k), free.propose(settings.k)

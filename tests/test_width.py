@@ -24,7 +24,7 @@ FREE = PassCost(((1, 10.0), (32, 10.0)))
 
 
 def adaptive(settings, cost=COSTS):
-    return AdaptiveLookup(NgramLookup(settings), cost, settings.n_max)
+    return AdaptiveLookup(NgramLookup(settings), cost)
 
 
 def seconds(passes, cost=COSTS):
@@ -149,3 +149,40 @@ def test_replaying_an_adaptive_run_gives_it_again(seed):
 
 def test_adaptive_drafts_without_known_costs_are_whole_drafts():
     assert isinstance(drafter(Settings(adaptive=True)), NgramLookup)
+
+
+def drafted(before, behind, k=40):
+    """How long a draft is where `before` tokens agree with an earlier place that `behind` follow."""
+    lookup = adaptive(Settings(k=k))
+    copied = list(range(100, 100 + before))
+    lookup.extend([7, *copied, *range(1000, 1000 + behind), 8, *copied])
+    return len(lookup.propose(k).tokens)
+
+
+def test_the_longer_a_copy_has_gone_on_the_longer_is_the_draft():
+    lengths = [drafted(before, 40) for before in (1, 2, 3, 8, 16, 32, 64)]
+    assert lengths == sorted(set(lengths)) and lengths[0] > 0
+    assert drafted(3, 40) == drafted(7, 40)  # of one class
+
+
+def test_what_agrees_ends_where_a_text_begins():
+    copied = list(range(100, 170))
+    settings = Settings(k=40, pass_seconds=COSTS.measured)
+    whole, behind = drafter(settings, [*copied, *range(1000, 1040)]), drafter(settings, copied[-3:])
+    whole.extend(copied)
+    behind.extend([*copied, *range(1000, 1040), *copied])
+    fresh = drafter(settings, [9, *copied[-3:], *range(1000, 1040)])
+    fresh.extend(copied)
+    assert len(fresh.propose(40).tokens) == drafted(3, 40)
+    assert len(whole.propose(40).tokens) == len(behind.propose(40).tokens) == drafted(64, 40)
+
+
+@given(st.integers(0, 2**30), st.integers(2, 40), st.integers(1, 3))
+def test_a_free_text_is_never_much_slower_than_plain_decoding(seed, letters, n_max):
+    """However often its tokens recur: drafts that cost more than they saved must promise more."""
+    random_ = random.Random(seed)
+    output = [random_.randrange(letters) for _ in range(300)]
+    prompt = [random_.randrange(letters) for _ in range(100)]
+    plain = COSTS.seconds(1) * (len(output) - 1)
+    taken = seconds(passes_of(prompt, output, adaptive(Settings(k=16, n_max=n_max))))
+    assert taken < plain / 0.95

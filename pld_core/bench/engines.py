@@ -149,9 +149,9 @@ def local(
     it, and is called only where one of them is transformers'."""
     made: list[Engine] = []
     plain = settings.plain()
-    fixed = replace(settings, adaptive=False)
-    adaptive = replace(settings, k=max(16, settings.k), adaptive=True)
-    for name, own in zip(LOCAL, (plain, fixed, adaptive)):
+    whole = replace(settings, adaptive=False)
+    adaptive = replace(settings, adaptive=True)
+    for name, own in zip(LOCAL, (plain, whole, adaptive)):
         if name in names:
             made.append(ours(name, model, own))
     if theirs := [name for name in LOCAL[3:] if name in names]:

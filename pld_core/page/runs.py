@@ -75,7 +75,7 @@ class Runs:
         plain: bool = True,
         n_max: int = 3,
         n_min: int = 1,
-        k: int = 15,
+        k: int = 31,
         branches: int = 1,
         policy: str = "nearest",
         adaptive: bool = True,

@@ -58,7 +58,8 @@ class Words:
     strict = "Strict mode"
     strict_info = (
         "Every pass of every lane runs k + 1 positions, so that half precision is exact too. It "
-        "costs: plain decoding is as wide as any pass. Drafts are whole and do not branch."
+        "costs: plain decoding is as wide as any pass, so a smaller k is quicker. Drafts are whole "
+        "and do not branch."
     )
     sampling = "Sampling"
     temperature = "Temperature"
