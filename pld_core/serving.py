@@ -6,10 +6,10 @@ import logging
 import threading
 from dataclasses import dataclass, replace
 from time import monotonic
-from typing import TYPE_CHECKING, Callable, Iterator
+from typing import TYPE_CHECKING, Callable, Iterable, Iterator
 
 from pld_core.decoder import Reading
-from pld_core.events import dumps
+from pld_core.events import Event, dumps
 from pld_core.prompting import Ask
 from pld_core.settings import Sampling, Settings, SettingsError
 
@@ -203,7 +203,7 @@ class Slot:
                 events = model.run(request.ask(), settings, request.plain, beside, parts=True)
             except ValueError as error:
                 raise RequestError(str(error)) from None
-            yield from _batched(_lines(events, starts=1 + len(beside) + request.plain))
+            yield from updates(events, starts=1 + len(beside) + request.plain)
 
     def measure(self) -> tuple[tuple[int, float], ...]:
         """What a pass costs at this moment, pairs (width, seconds), measured between two runs.
@@ -216,6 +216,12 @@ class Slot:
 
     def _report(self, line: str) -> None:
         self._status = Status("loading", line)
+
+
+def updates(events: Iterable[Event | Reading], starts: int) -> Iterator[str]:
+    """The growing stream of a run's events (NDJSON, append-only), at most 25 times a second and
+    first as soon as so many lanes have started."""
+    return _batched(_lines(events, starts))
 
 
 def _lines(events, starts: int) -> Iterator[tuple[str, bool]]:
