@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 UPDATE_SECONDS = 0.04  # a page that is sent more than 25 updates a second shows no more
 LONGEST_SECONDS = 0.2  # between two updates, where there is news
-SENDING_SHARE = 0.02  # of a run's time may go into sending it: the decoder waits meanwhile
+SENDING_SHARE = 0.01  # of a run's time may go into sending it: the decoder waits meanwhile
 
 log = logging.getLogger(__name__)
 
