@@ -4,10 +4,11 @@
     python benchmarks/lag.py --passes 300 --pace 10
 
 The page's model is a script: --passes passes, --pace of them a second, that give some 2.7 tokens
-each behind a prompt of 1,500. They go out as those of every run do, to a Chromium on the same
-machine (the Debian package chromium, driven by the playwright of requirements-test.txt). There the
-pane of the answer is watched: when tokens were put into it, the next animation frame notes the
-time and how many stand there. A pass is on screen in the first such frame that has its tokens.
+each behind a prompt of 1,500; one token in 20 ends a line. They go out as those of every run do,
+to a Chromium on the same machine (the Debian package chromium, driven by the playwright of
+requirements-test.txt). There the pane of the answer is watched: when tokens were put into it, the
+next animation frame notes the time and how many stand there. A pass is on screen in the first such
+frame that has its tokens.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from pld_core.serving import Request, Status, updates
 
 CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome")
 PROMPT = 1500
-WORDS = [f" w{number}" for number in range(400)]
+WORDS = [f" w{n}\n" if n % 20 == 0 else f" w{n}" for n in range(400)]
 SPARE_SECONDS = 60  # for a page that is late
 
 READY = "() => globalThis.pldLens?.view && !pldLens.view.pending"

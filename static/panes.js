@@ -1,13 +1,14 @@
 // A pane of token spans: they are only ever appended; scrubbing and pointing toggle classes.
 // Spans stand in chunks, so that a move over a whole run touches the chunks it passes and the
-// tokens of the two at its ends, however long the run is.
+// tokens of the two at its ends, however long the run is. Chunks stand in blocks, which end where
+// a line ends: the browser lays out only the block that grew, not all of the text.
 (function (lens) {
   "use strict";
 
   const { node } = lens;
   const NEAR_BOTTOM = 24;
-  const CHUNK = 64; // tokens
-  const NEAR = 6; // chunks on either side of the cursor: what may be in sight
+  const CHUNK = 64; // tokens at most; a block has as many or more
+  const NEAR = 6 * CHUNK; // tokens on either side of the cursor: what may be in sight
   const REST_MS = 120;
 
   class Pane {
@@ -23,6 +24,9 @@
       this.element.scrollTop = 0;
       this.spans = [];
       this.chunks = [];
+      this.chunkOf = [0]; // of each token, and of the one to come
+      this.block = null; // the one that the next token goes into, if it has begun
+      this.blockFrom = 0;
       this.shown = 0;
       this.marked = [];
     }
@@ -34,19 +38,23 @@
       const tail = follow && element.scrollHeight - element.scrollTop - element.clientHeight < NEAR_BOTTOM;
       for (const { piece, kind } of tokens) {
         const at = this.spans.length;
-        const last = Math.floor(at / CHUNK);
-        this.chunks[last] ??= element.appendChild(node("span", last > this.#border ? "chunk ahead" : "chunk"));
+        const last = this.chunkOf[at];
+        this.block ??= element.appendChild(node("div"));
+        this.chunks[last] ??= this.block.appendChild(node("span", last > this.#border ? "chunk ahead" : "chunk"));
         const span = node("span", last > this.#border ? `token ${kind}` : `token ${kind} ahead`, piece);
         span.dataset.at = at;
         this.spans.push(span);
         this.chunks[last].append(span);
+        const ended = piece.endsWith("\n") && at + 1 - this.blockFrom >= CHUNK;
+        this.chunkOf.push(ended || this.chunkOf[at + 1 - CHUNK] === last ? last + 1 : last);
+        if (ended) [this.block, this.blockFrom] = [null, at + 1];
       }
       if (tail) element.scrollTop = element.scrollHeight;
     }
 
     // Text that belongs to no token.
     appendRest(text) {
-      if (text) this.element.append(node("span", "token", text));
+      if (text) (this.block ?? this.element).append(node("span", "token", text));
     }
 
     // The first `shown` tokens have come, the others are still ahead of the cursor: chunks as a
@@ -58,16 +66,15 @@
       const before = this.#border;
       const from = this.shown;
       this.shown = to;
-      const border = this.#border;
-      if (before === border) return this.#ahead(Math.min(from, to), Math.max(from, to), to < from);
-      this.#ahead(from, (before + 1) * CHUNK, false);
-      this.#ahead(to, (border + 1) * CHUNK, true);
+      if (before === this.#border) return this.#ahead(Math.min(from, to), Math.max(from, to), to < from);
+      this.#ahead(from, this.spans.length, false);
+      this.#ahead(to, this.spans.length, true);
       if (from === 0) return this.#settle();
-      this.#settle(border - NEAR, border + NEAR);
+      this.#settle(this.chunkOf[Math.max(0, to - NEAR)], this.chunkOf[to + NEAR]);
       clearTimeout(this.timer);
       this.timer = setTimeout(() => {
         this.timer = null;
-        this.#settle(0, this.chunks.length);
+        this.#settle();
       }, REST_MS);
     }
 
@@ -77,15 +84,16 @@
     }
 
     #settle(from = 0, to = this.chunks.length) {
-      for (let c = Math.max(0, from); c < Math.min(to, this.chunks.length); c++) this.chunks[c].classList.toggle("ahead", c > this.#border);
+      for (let c = from; c < Math.min(to, this.chunks.length); c++) this.chunks[c].classList.toggle("ahead", c > this.#border);
     }
 
     get #border() {
-      return Math.floor(this.shown / CHUNK);
+      return this.chunkOf[this.shown];
     }
 
+    // Tokens of one chunk: of the one that `from` is in.
     #ahead(from, to, ahead) {
-      for (let i = from; i < Math.min(to, this.spans.length); i++) this.spans[i].classList.toggle("ahead", ahead);
+      for (let i = from; i < to && this.chunkOf[i] === this.chunkOf[from]; i++) this.spans[i].classList.toggle("ahead", ahead);
     }
 
     unmark() {

@@ -1,5 +1,6 @@
 """Ways to look at the text, the reference text, and two settings side by side."""
 
+import random
 import re
 
 import pytest
@@ -38,6 +39,61 @@ def ghosts(view: View) -> dict[int, str]:
 def look(view: View, at: str) -> None:
     view.page.locator(".viewing").get_by_text(at, exact=True).click()
     view.drawn()
+
+
+# Of what a token leaves behind a line end, nothing is to be seen.
+PLACES = """e => {
+  const { left, top } = e.querySelector('.token').getBoundingClientRect();
+  const place = r => [r.left - left, r.top - top, r.width, r.height].map(x => Math.round(10 * x) / 10);
+  const places = t => [...t.getClientRects()].filter((r, i) => r.height > 0 && (i === 0 || r.width > 0)).map(place);
+  return [e.scrollHeight, ...[...e.querySelectorAll('.token')].map(places)];
+}"""
+LINE_ENDS = ["\n", "\n\n", " \n", "}\n\n    ", "\r\n", "", "\n\n\n"]
+
+
+def broken(start: str, words_in_a_line: int, end: str) -> list[str]:
+    """Some 400 pieces, with line ends of every kind."""
+    rng = random.Random(words_in_a_line)
+    words = [f" w{number}" for number in range(50)]
+    middle = [
+        rng.choice(words if rng.random() < 1 - 1 / words_in_a_line else LINE_ENDS)
+        for _ in range(400)
+    ]
+    return [start, *middle, end]
+
+
+@pytest.mark.parametrize(
+    ("pieces", "blocks"),
+    [
+        (broken("\n", 3, "\n"), 5),
+        (broken("def", 12, "\n\n"), 4),
+        (broken("\n\n", 2, ""), 5),
+        ([" x\n"] * 300, 4),
+        ([*[" x", "\n"] * 32, "", *["y", "\n\n"] * 40, ""], 2),
+        ([f" w{number % 9}" for number in range(300)], 1),
+    ],
+    ids=["short lines", "lines", "mostly line ends", "only lines", "empty pieces", "one line"],
+)
+def test_blocks_change_neither_how_the_text_stands_nor_what_is_copied(
+    view: View, pieces: list[str], blocks: int
+) -> None:
+    view.load("".join(lines(lane(pieces[:200], pieces, begun=64))))
+    text = "".join(pieces)
+    assert view.text("lookup") == text
+    assert view.part("lookup").locator("> div").count() >= blocks
+    view.part("ghosts").check()
+    shown = {}
+    for flow in ("blocks", "one flow"):
+        if flow == "one flow":
+            view.page.add_style_tag(content=".pld-lens .text > div { display: inline }")
+        for mode in ("Text", "Tokens"):
+            look(view, mode)
+            panes = [view.part(name).evaluate(PLACES) for name in ("prompt", "lookup", "plain")]
+            shown[flow, mode] = [*panes, view.page.evaluate(COPY_ALL)]
+            # Chromium leaves out the last line end of all that is selected
+            assert shown[flow, mode][-1] == text.removesuffix("\n")
+    for mode in ("Text", "Tokens"):
+        assert shown["blocks", mode] == shown["one flow", mode], mode
 
 
 def test_rejected_drafts_stand_in_place_and_are_no_text(view: View, slot: ScriptedSlot) -> None:
