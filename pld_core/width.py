@@ -66,9 +66,11 @@ class AdaptiveLookup:
     while the drafts so far have cost more than they saved, one must promise more than a little.
     """
 
-    DEBT = 0.5
+    LEAST = 1.05
+    """What a draft must promise: more than plain decoding, because it costs more than its pass."""
+    DEBT = 0.25
     """Plain passes that the drafts may be behind before one must promise PROMISE."""
-    PROMISE = 1.15
+    PROMISE = 1.2
 
     def __init__(self, lookup: Lookup, cost: PassCost, reference: Sequence[int] = ()) -> None:
         self._lookup = lookup
@@ -151,7 +153,7 @@ class AdaptiveLookup:
         # no node is likelier than the one above it, so any number of the likeliest are a tree
         likeliest = sorted(range(len(stands)), key=lambda node: -stands[node])
         behind = self._saved < -self.DEBT * self._plain
-        best, best_gain, tokens = 0, self.PROMISE if behind else 1.0, 1.0
+        best, best_gain, tokens = 0, self.PROMISE if behind else self.LEAST, 1.0
         for count, node in enumerate(likeliest, 1):
             tokens += stands[node]
             gain = tokens * self._plain / self._cost.seconds(1 + count)

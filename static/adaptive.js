@@ -11,8 +11,9 @@
   const FIRST = [0.25, 0.475, 0.7, 0.75, 0.85, 0.9, 0.95];
   const FURTHER = [0.6, 0.75, 0.85, 0.9, 0.93, 0.95, 0.98];
   const BESIDE = [0.14, 0.09, 0.05];
-  const DEBT = 0.5; // plain passes that the drafts may be behind before one must promise PROMISE
-  const PROMISE = 1.15;
+  const LEAST = 1.05; // what a draft must promise, of plain decoding's speed
+  const DEBT = 0.25; // plain passes that the drafts may be behind before one must promise PROMISE
+  const PROMISE = 1.2;
 
   // A probability, learned with a little patience: old evidence fades.
   class Chance {
@@ -120,7 +121,7 @@
     }
 
     #least() {
-      return this.saved < -DEBT * this.plain ? PROMISE : 1;
+      return this.saved < -DEBT * this.plain ? PROMISE : LEAST;
     }
 
     // The output is known up to `known` tokens: learns from the drafts that this decides.
