@@ -112,20 +112,20 @@ class AdaptiveLookup:
         branches = draft.branches or [Branch(len(parents) - 1, draft.match)]
         classes = [0] * len(parents)  # that of the match that each node was copied from first
         for branch in reversed(branches):
-            agreed = self._class(branch.match)
+            own = self._class(branch.match)
             for node in tree.path(parents, branch.leaf):
-                classes[node] = agreed
+                classes[node] = own
         elder: dict[int, list[int]] = {}  # the children that each node has so far
         chances = []
         for node, parent in enumerate(parents):
             siblings = elder.setdefault(parent, [])
             siblings.append(node)
-            agreed = classes[siblings[0]]
+            own = classes[siblings[0]]
             if len(siblings) > 1:
-                beside = self._beside[agreed]
+                beside = self._beside[own]
                 chances.append(beside[min(len(siblings) - 1, len(beside)) - 1])
             else:
-                chances.append((self._first if parent < 0 else self._further)[agreed])
+                chances.append((self._first if parent < 0 else self._further)[own])
         return _Proposal(draft.tokens, parents, chances)
 
     def _class(self, match: Match) -> int:

@@ -117,7 +117,7 @@
         there -= 1;
         agreed += 1;
       }
-      return AGREED.findLastIndex((least) => agreed >= least);
+      return AGREED.findLastIndex((low) => agreed >= low);
     }
 
     #least() {
