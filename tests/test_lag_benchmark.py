@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import runpy
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
+import scripts
 
 from pld_core.trace import lanes
-
-SCRIPT = Path(__file__).resolve().parent.parent / "benchmarks" / "lag.py"
 
 
 @pytest.fixture(scope="module")
 def lag() -> dict:
-    return runpy.run_path(str(SCRIPT))
+    return scripts.parts("lag")
 
 
 def test_passes_come_on_screen(chromium, tmp_path) -> None:
-    command = [sys.executable, SCRIPT, "--passes", "20"]
-    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert ran.returncode == 0, ran.stderr
+    ran = scripts.run("lag", "--passes", "20", cwd=tmp_path)
     what, _, _, _, row, *_ = ran.stdout.splitlines()
     assert what.startswith("20 passes, 40 a second, ")
     middle, *_, longest = map(float, row.split("|")[2:-1])

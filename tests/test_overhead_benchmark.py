@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import runpy
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
-
-SCRIPT = Path(__file__).resolve().parent.parent / "benchmarks" / "overhead.py"
+import scripts
 
 
 @pytest.fixture(scope="module")
 def overhead() -> dict:
-    return runpy.run_path(str(SCRIPT))
+    return scripts.parts("overhead")
 
 
 def test_a_type_is_measured(embedded, tmp_path) -> None:
-    command = [sys.executable, SCRIPT, "float32", "--presets", "1", "--tokens", "4"]
-    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert ran.returncode == 0, ran.stderr
+    ran = scripts.run("overhead", "float32", "--presets", "1", "--tokens", "4", cwd=tmp_path)
     _, _, *rows = ran.stdout.splitlines()
     drafting, plain = ([cell.strip() for cell in row.split("|")[1:-1]] for row in rows)
     assert drafting[:2] == ["float32", "10"] and plain[:3] == ["float32", "0", "3"]

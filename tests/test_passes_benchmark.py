@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import runpy
-from pathlib import Path
-
 import pytest
-
-ROOT = Path(__file__).resolve().parent.parent
+import scripts
 
 
 @pytest.fixture(scope="module")
 def passes() -> dict:
-    return runpy.run_path(str(ROOT / "benchmarks" / "passes.py"))
+    return scripts.parts("passes")
 
 
 def test_a_checkout_is_measured(passes, embedded, capsys) -> None:
-    passes["main"]([f"{ROOT}:int4", "--rounds", "1"])
+    passes["main"]([f"{scripts.ROOT}:int4", "--rounds", "1"])
     head, _, row = capsys.readouterr().out.splitlines()
     assert head.split("|")[2].strip() == "1"
-    assert row.startswith(f"| {ROOT}:int4 |") and row.count("(1.00)") == head.count("|") - 2
+    assert row.startswith(f"| {scripts.ROOT}:int4 |") and row.count("(1.00)") == head.count("|") - 2
 
 
 def test_ratios_are_those_of_a_round(passes) -> None:
@@ -43,5 +39,5 @@ def test_what_is_no_checkout_is_said(passes, contestant, capsys) -> None:
 
 def test_a_contestant_that_fails_is_said(passes, embedded, capfd) -> None:
     with pytest.raises(SystemExit, match="ended before it was done"):
-        passes["main"]([f"{ROOT}:int3"])
+        passes["main"]([f"{scripts.ROOT}:int3"])
     assert "The dtype is one of" in capfd.readouterr().err

@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-import runpy
-import subprocess
-import sys
-from pathlib import Path
 from statistics import median
 
 import pytest
+import scripts
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pld_core.events import End, Pass, Prefill, Seconds
 
-SCRIPT = Path(__file__).resolve().parent.parent / "benchmarks" / "streaming.py"
 RATIOS = st.lists(st.floats(0.5, 2), min_size=1, max_size=40)
 
 
 @pytest.fixture(scope="module")
 def streaming() -> dict:
-    return runpy.run_path(str(SCRIPT))
+    return scripts.parts("streaming")
 
 
 def test_a_run_is_watched(embedded, tmp_path) -> None:
-    command = [sys.executable, SCRIPT, "--pairs", "1", "--tokens", "4", "--both"]
-    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert ran.returncode == 0, ran.stderr
+    ran = scripts.run("streaming", "--pairs", "1", "--tokens", "4", "--both", cwd=tmp_path)
     _, what, _, head, _, *rows = ran.stdout.splitlines()
     assert what.startswith("write-freely, both lanes, ") and what.endswith("; pairs: 1")
     assert len(rows) == 3 and all(row.count("|") == head.count("|") for row in rows)
