@@ -26,6 +26,7 @@ from transformers import (
 )
 
 from pld_core import tree
+from pld_core.largest import Ranking
 from pld_core.settings import Sampling, Settings
 
 MARGIN_LIMIT = 1e4
@@ -78,9 +79,10 @@ class Chooser:
     ) -> ChosenScores:
         """logits [W, V]; ids: the whole context up to and with the W forwarded tokens, of which
         the last W - 1 are the nodes of a tree where there are `parents`."""
-        logits = logits.float()  # exact, and on a CPU argmax over bfloat16 is five times slower
+        logits = logits.float()  # exact, and on a CPU bfloat16 is searched five times slower
         if self.takes_the_largest:
-            return ChosenScores(logits, logits.argmax(-1).tolist(), logits, logits)
+            ranking = Ranking(logits)
+            return ChosenScores(logits, ranking.argmax().tolist(), ranking, ranking)
         # one tensor for all rows, of which each sees its prefix
         context = torch.tensor([ids if self._processors else []], device=logits.device)
         first = len(ids) - len(logits) + 1  # the position of the first row's choice
@@ -105,7 +107,7 @@ class Chooser:
     def _noisy(self, scores: torch.Tensor, position: int) -> torch.Tensor:
         if self._sampling.greedy:
             return scores
-        second = scores.topk(min(2, len(scores))).values[-1]
+        second = Ranking(scores[None]).top(2)[0][0, -1]
         # >=: at a tiny temperature the scores are so large that the range rounds away
         near = (scores >= second - NOISE_RANGE) & (scores > float("-inf"))
         allowed = near.nonzero()[:, 0]
@@ -126,8 +128,8 @@ class ChosenScores:
         self,
         logits: torch.Tensor,
         choices: Sequence[int],
-        processed: Sequence[torch.Tensor],
-        maximised: Sequence[torch.Tensor],
+        processed: Ranking | Sequence[torch.Tensor],
+        maximised: Ranking | Sequence[torch.Tensor],
     ) -> None:
         self.logits = logits
         self.width = len(logits)
@@ -136,31 +138,33 @@ class ChosenScores:
         self._maximised = maximised
 
     def kept(self, rows: int) -> tuple[list[float], list[float]]:
-        processed, maximised = _rows(self._processed, rows), _rows(self._maximised, rows)
+        processed = _ranking(self._processed, slice(rows)).rows
         chosen = torch.tensor(list(self.choices[:rows]), device=processed.device)[:, None]
         probabilities = processed.softmax(-1).gather(1, chosen)
-        # of all ways to the runner-up the one that reads least
-        others = maximised.scatter(1, chosen, float("-inf")).amax(-1, keepdim=True)
-        margins = (maximised.gather(1, chosen) - others).clamp(max=MARGIN_LIMIT)
+        best, second = _ranking(self._maximised, slice(rows)).top(2)[0].split(1, -1)
+        margins = (best - second).clamp(max=MARGIN_LIMIT)
         # where no token is allowed, or the logits are no numbers, there is neither
         both = torch.cat((probabilities, margins), 1).nan_to_num(0.0)
         return tuple(both.t().tolist())
 
     def along(self, rows: Sequence[int]) -> ChosenScores:
-        def taken(of: Sequence) -> Sequence:
-            return of[rows] if isinstance(of, torch.Tensor) else [of[row] for row in rows]
+        def taken(of: Ranking | Sequence) -> Ranking | Sequence:
+            return of[rows] if isinstance(of, Ranking) else [of[row] for row in rows]
 
         chosen = ChosenScores(
-            taken(self.logits), taken(self.choices), taken(self._processed), taken(self._maximised)
+            self.logits[rows],
+            taken(self.choices),
+            taken(self._processed),
+            taken(self._maximised),
         )
         chosen.width = self.width
         return chosen
 
     def favourites(self, row: int, count: int) -> list[tuple[int, float]]:
-        scores = self._processed[row].float()
-        best = scores.topk(min(count, scores.shape[-1]))
-        probabilities = scores.softmax(-1)[best.indices]
-        pairs = zip(best.indices.tolist(), probabilities.tolist())
+        ranking = _ranking(self._processed, slice(row, row + 1))
+        scores, tokens = ranking.top(count)
+        probabilities = (scores - ranking.rows.logsumexp(-1, keepdim=True)).exp()
+        pairs = zip(tokens[0].tolist(), probabilities[0].tolist())
         return [(token, probability) for token, probability in pairs if probability > 0]
 
 
@@ -172,7 +176,7 @@ class _LazyScores(ChosenScores):
         rows = len(logits)
         processed = _Lazy(rows, lambda i: process(logits[i], prefix(i)))
         maximised = _Lazy(rows, lambda i: add_noise(processed[i], positions[i]))
-        choices = _Lazy(rows, lambda i: int(maximised[i].argmax()))
+        choices = _Lazy(rows, lambda i: int(Ranking(maximised[i][None]).argmax()))
         super().__init__(logits, choices, processed, maximised)
 
 
@@ -215,9 +219,9 @@ def _mix(x: torch.Tensor) -> torch.Tensor:
     return x ^ (x >> 31 & (1 << 33) - 1)
 
 
-def _rows(rows: Sequence[torch.Tensor], count: int) -> torch.Tensor:
-    taken = rows[:count]
-    return (taken if isinstance(taken, torch.Tensor) else torch.stack(taken)).float()
+def _ranking(rows: Ranking | Sequence[torch.Tensor], taken: slice) -> Ranking:
+    taken = rows[taken]
+    return taken if isinstance(taken, Ranking) else Ranking(torch.stack(list(taken)).float())
 
 
 def _processors(

@@ -91,22 +91,24 @@ class Layer(torch.nn.Module):
         """Queries, keys and values [W, heads + 2 * kv_heads, size], not yet turned."""
         qkv = self.qkv(self.before_attention(x)).view(len(x), -1, self.head_size)
         if self.qk_norm is not None:
-            qk = qkv[:, : self.turned]
+            qk = qkv.narrow(1, 0, self.turned)
             self.qk_norm(qk, out=qk)
         return qkv
 
     def forward(self, x: torch.Tensor, mixed: torch.Tensor) -> torch.Tensor:
         """x [W, hidden], which may be overwritten, and what attention gives [W, heads * size]."""
         x = self.out.onto(x, mixed)
-        gate, up = self.gate_up(self.before_mlp(x)).chunk(2, -1)
-        return self.down.onto(x, F.silu(gate) * up)
+        gate_up = self.gate_up(self.before_mlp(x))
+        half = gate_up.shape[1] // 2
+        return self.down.onto(x, F.silu(gate_up.narrow(1, 0, half)) * gate_up.narrow(1, half, half))
 
 
 class Layers(torch.nn.Module):
     """Every layer, reading a cache that grows.
 
     On a CPU this is run by TorchScript: the same operations to the bit, which Python would take
-    a seventh of a pass of one position to call.
+    a seventh of a pass of one position to call. Parts of tensors are taken by `narrow`, because
+    slices and chunks are several calls each.
     """
 
     __constants__ = ["heads", "kv_heads"]
@@ -133,11 +135,14 @@ class Layers(torch.nn.Module):
         end = begin + len(x)
         for place, layer in enumerate(self.layers):
             qkv = layer.project(x)
-            qk = qkv[:, : self.heads + self.kv_heads]
+            qk = qkv.narrow(1, 0, self.heads + self.kv_heads)
             torch.addcmul(qk * cos, qk.roll(qk.shape[2] // 2, -1), sin, out=qk)
-            cache[place][:, begin:end] = qkv[:, self.heads :].transpose(0, 1)
-            keys, values = cache[place][:, :span].chunk(2)
-            x = layer(x, attention(qkv[:, : self.heads], keys, values, mask))
+            new = qkv.narrow(1, self.heads, 2 * self.kv_heads).transpose(0, 1)
+            cache[place].narrow(1, begin, len(x)).copy_(new)
+            seen = cache[place].narrow(1, 0, span)
+            keys = seen.narrow(0, 0, self.kv_heads)
+            values = seen.narrow(0, self.kv_heads, self.kv_heads)
+            x = layer(x, attention(qkv.narrow(1, 0, self.heads), keys, values, mask))
         return x
 
 
@@ -259,8 +264,8 @@ def _attention(
     width, heads, size = q.shape
     group = heads // keys.shape[0]
     # the heads of a group share their keys, so they are rows of one product
-    rows = q.unflatten(1, (-1, group)).transpose(0, 1)
-    rows = rows.reshape(-1, width * group, size).to(keys.dtype)
+    rows = q.view(width, heads // group, group, size).transpose(0, 1)
+    rows = rows.reshape(heads // group, width * group, size).to(keys.dtype)
     if mask is None:
         mixed = F.scaled_dot_product_attention(rows[None], keys[None], values[None])
     else:
