@@ -45,8 +45,9 @@ def test_attention_is_its_definition_in_one_go_or_in_blocks_of_rows(width, most)
     exact = torch.einsum("whn,hnd->whd", weights, of_each_head[1]).reshape(width, -1)
     of_groups = mask.repeat_interleave(heads // kv_heads, 0)
     for given in (of_groups, None) if width == 1 else (of_groups,):
-        got = attention(q, keys, values, given, most)
-        torch.testing.assert_close(got.double(), exact, rtol=1e-5, atol=1e-5)
+        for alike in (True, False):
+            got = attention(q, keys, values, given, alike, most)
+            torch.testing.assert_close(got.double(), exact, rtol=1e-5, atol=1e-5)
 
 
 def in_float32(network):

@@ -128,10 +128,11 @@ class Layers(torch.nn.Module):
         begin: int,
         span: int,
         mask: torch.Tensor | None,
+        alike: bool,
     ) -> torch.Tensor:
         """x [W, hidden] at positions from `begin`, whose keys and values it writes; attention
         reads the cache's first `span`, see FusedCache. cos and sin: see FusedNetwork.rotation;
-        mask: see attention."""
+        mask and alike: see attention."""
         end = begin + len(x)
         for place, layer in enumerate(self.layers):
             qkv = layer.project(x)
@@ -142,7 +143,7 @@ class Layers(torch.nn.Module):
             seen = cache[place].narrow(1, 0, span)
             keys = seen.narrow(0, 0, self.kv_heads)
             values = seen.narrow(0, self.kv_heads, self.kv_heads)
-            x = layer(x, attention(qkv.narrow(1, 0, self.heads), keys, values, mask))
+            x = layer(x, attention(qkv.narrow(1, 0, self.heads), keys, values, mask, alike))
         return x
 
 
@@ -200,7 +201,8 @@ class FusedNetwork:
         cos, sin = self.rotation(positions)
         if mask is not None:
             mask = self.for_groups(mask)
-        x = self._run_layers(x, cos, sin, cache.layers, begin, span, mask)
+        alike = cache.fixed > 0 or self.device.type != "cpu"
+        x = self._run_layers(x, cos, sin, cache.layers, begin, span, mask, alike)
         cache.length = end
         return self.logits(x[-1:] if last_only else x)
 
@@ -245,34 +247,42 @@ def attention(
     keys: torch.Tensor,
     values: torch.Tensor,
     mask: torch.Tensor | None,
+    alike: bool,
     most: int = 1 << 26,
 ) -> torch.Tensor:
     """Attention of q [W, heads, size] over keys and values [kv_heads, N, size]: [W, -1]. mask
-    [W * group, N], see FusedNetwork.for_groups, is added to the scores, of which at most so many
-    are held at once. In half precision scores and softmax are float32 all the same."""
-    block = max(1, most // (q.shape[1] * keys.shape[1]))
-    if mask is None or len(q) <= block:
-        return _attention(q, keys, values, mask)
-    group = q.shape[1] // keys.shape[0]
-    parts = zip(q.split(block), mask.split(block * group))
-    return torch.cat([_attention(rows, keys, values, part) for rows, part in parts])
+    [W * group, N], see FusedNetwork.for_groups, is added to the scores. In half precision scores
+    and softmax are float32 all the same.
 
-
-def _attention(
-    q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor | None
-) -> torch.Tensor:
+    alike: all rows are rounded alike and at most so many scores are held at once. Otherwise it is
+    torch's own attention, for keys and values in float32. On a CPU that is the quicker one, but
+    it takes rows by 32 and rounds one that is left over in another way.
+    """
     width, heads, size = q.shape
-    group = heads // keys.shape[0]
+    kv_heads = len(keys)
+    group = heads // kv_heads
     # the heads of a group share their keys, so they are rows of one product
-    rows = q.view(width, heads // group, group, size).transpose(0, 1)
-    rows = rows.reshape(heads // group, width * group, size).to(keys.dtype)
-    if mask is None:
-        mixed = F.scaled_dot_product_attention(rows[None], keys[None], values[None])
+    rows = q.view(width, kv_heads, group, size).transpose(0, 1)
+    rows = rows.reshape(kv_heads, width * group, size).to(keys.dtype)
+    if mask is None or not alike:
+        mixed = F.scaled_dot_product_attention(rows[None], keys[None], values[None], mask)
     else:
-        scores = _scores(mask[None], rows, keys.transpose(1, 2), size**-0.5)
-        mixed = torch.bmm(scores.softmax(-1).to(values.dtype), values)
-    mixed = mixed.view(-1, width, group * size).transpose(0, 1)
+        block = max(1, most // (kv_heads * keys.shape[1]))
+        parts = zip(rows.split(block, 1), mask.split(block))
+        mixed = _joined([_mixed(part, keys, values, hidden) for part, hidden in parts])
+    mixed = mixed.view(kv_heads, width, group * size).transpose(0, 1)
     return mixed.reshape(width, -1).to(q.dtype)
+
+
+def _mixed(
+    rows: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor
+) -> torch.Tensor:
+    scores = _scores(mask[None], rows, keys.transpose(1, 2), rows.shape[2] ** -0.5)
+    return torch.bmm(scores.softmax(-1).to(values.dtype), values)
+
+
+def _joined(parts: list[torch.Tensor]) -> torch.Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
 
 
 class FusedCache:

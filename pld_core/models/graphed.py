@@ -272,7 +272,7 @@ class GraphedNetwork:
         mask = torch.zeros(len(slots), keys, device=self.device)
         mask.masked_fill_(torch.arange(keys, device=self.device) >= start, float("-inf"))
         mask = self.fused.for_groups(mask.index_copy_(1, slots, sees))
-        return lambda q, k, v: attention(q, k[:, :keys], v[:, :keys], mask)
+        return lambda q, k, v: attention(q, k[:, :keys], v[:, :keys], mask, True)
 
     def _mix_by_flash(self, begin: int, end: int):
         """Attention of the last positions of `end`, from `begin` on; for prompts, which are long
