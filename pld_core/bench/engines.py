@@ -48,11 +48,13 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """A name, how it answers a row, and the facts on which its numbers rest."""
+    """A name, how it answers a row, and the facts on which its numbers rest. After an answer it
+    may keep the machine busy for `rest` seconds more."""
 
     name: str
     run: Callable[[Row], Run]
     facts: dict[str, str] = field(default_factory=dict)
+    rest: float = 0.0
 
 
 def spoken(model: Model, ids: list[int]) -> str:

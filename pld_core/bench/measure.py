@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import sleep
 from typing import Sequence
 
 from pld_core.bench.engines import Engine, EngineError
@@ -22,7 +23,8 @@ def measure(
 
     Row by row: each engine answers once unmeasured (its warm-up), then all take turns, `repeats`
     times, every other time in the opposite order. So a machine that slows down slows all of
-    them. An engine that fails on a row is left out of that row, and the rest goes on.
+    them, and none works while the one before it still keeps the machine busy. An engine that
+    fails on a row is left out of that row, and the rest goes on.
     """
     todo = {
         row: {
@@ -60,6 +62,7 @@ def _step(engine: Engine, row: Row, turn: int, records: Records, bar: Progress) 
         why = str(error)
     except Exception as error:  # an engine is somebody else's code, and the others go on
         why = f"The engine failed ({type(error).__name__})."
+    sleep(engine.rest)
     bar.end(engine.name)
     if why:
         records.fail(row, engine.name, why)

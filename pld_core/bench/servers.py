@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 PATIENCE = 300
 """Seconds without a byte after which a server is given up."""
 
+REST = 1.5
+"""Seconds for which a server is left alone after an answer: vLLM 0.32 waits for the next request
+with a core at full load for one more second, which whoever answers next would pay for."""
+
 LONGEST = 1 << 20
 """Bytes of a line or a short answer; no sane server sends longer ones."""
 
@@ -264,7 +268,7 @@ def llama_server(name: str, address: str, model: Model, max_new_tokens: int) -> 
         passes, unsaid = _llama_passes(timings, final, tokens)
         return _finished(answer, known, tokens, passes, unsaid)
 
-    return Engine(name, run, server.facts("/props", "/v1/models"))
+    return Engine(name, run, server.facts("/props", "/v1/models"), REST)
 
 
 def _llama_passes(
@@ -334,7 +338,7 @@ def openai_server(name: str, address: str, model: Model, max_new_tokens: int) ->
                 raise
             return _completed(server, least, max_new_tokens, known)  # it knows fewer fields
 
-    return Engine(name, run, server.facts("/version", "/v1/models"))
+    return Engine(name, run, server.facts("/version", "/v1/models"), REST)
 
 
 def _completed(server: Server, body: dict, limit: int, known: bool) -> Run:
