@@ -129,6 +129,26 @@ def test_engines_take_turns_after_a_warm_up_every_other_time_backwards(tmp_path)
     ]
 
 
+def test_nobody_answers_while_a_server_still_keeps_the_machine_busy(tmp_path, monkeypatch):
+    happened = []
+    monkeypatch.setattr(
+        "pld_core.bench.measure.sleep", lambda seconds: seconds and happened.append(seconds)
+    )
+
+    def broken(row):
+        happened.append("broken")
+        raise EngineError("The server is gone.")
+
+    engines = [
+        Engine("ours", lambda row: happened.append("ours") or run()),
+        Engine("server", lambda row: happened.append("server") or run(), rest=1.5),
+        Engine("broken", broken, rest=0.5),
+    ]
+    measure(engines, ROWS[:1], 3, Records(tmp_path / "r.jsonl", {}), bar())
+    ours, server = ["ours"], ["server", 1.5]
+    assert happened == ours + server + ["broken", 0.5] + server + ours * 2 + server * 2 + ours
+
+
 def test_a_row_that_fails_is_one_sentence_and_the_rest_goes_on(tmp_path):
     def broken(row):
         if row is ROWS[1]:

@@ -148,6 +148,11 @@ def made(cache: Path) -> Path:
     return folder
 
 
+def assert_no_path_in(lines: list[str]) -> None:
+    """A page shows them to whoever looks."""
+    assert "/" not in "".join(lines)
+
+
 def test_stages_are_told_once(cache):
     lines: list[str] = []
     folder = embedded_model(lines.append)
@@ -155,6 +160,7 @@ def test_stages_are_told_once(cache):
     assert [line.split()[0] for line in lines] == ["Downloading", "Converting", "The"]
     assert embedded_model(lines.append) == folder
     assert len(lines) == 3
+    assert_no_path_in(lines)
 
 
 def test_the_manifest_names_every_file(cache):
@@ -187,6 +193,7 @@ def test_damage_is_said_and_mended(cache, damage, said):
     lines: list[str] = []
     assert embedded_model(lines.append) == made(cache)
     assert said in lines[0] and "making it again" in lines[0]
+    assert_no_path_in(lines)
 
 
 def test_what_file_systems_leave_is_no_damage(cache):

@@ -111,7 +111,7 @@ def _make(folder: Path, damage: str, report: Callable[[str], None]) -> None:
     for left_by_a_killed_process in folder.parent.glob(f"{making}*"):
         shutil.rmtree(left_by_a_killed_process, ignore_errors=True)
     if folder.exists():
-        report(f"The embedded model in {folder} is damaged ({damage}): making it again.")
+        report(f"The embedded model is damaged ({damage}): making it again.")
         shutil.rmtree(folder)
     work = Path(tempfile.mkdtemp(prefix=making, dir=folder.parent))
     try:
@@ -124,7 +124,7 @@ def _make(folder: Path, damage: str, report: Callable[[str], None]) -> None:
         os.replace(made, folder)
     finally:
         shutil.rmtree(work, ignore_errors=True)
-    report(f"The embedded model is ready in {folder}.")
+    report("The embedded model is ready.")
 
 
 def _download(work: Path) -> Path:
