@@ -55,8 +55,9 @@ def decode(
     also a Reading between the parts of a long prompt.
 
     The target checks every draft, so a lookup, even a hostile one, cannot change the text:
-    ids outside the vocabulary and tokens beyond the room that is left are cut off its draft; of a
-    tree that the target cannot check at once the first branch is drafted.
+    ids outside the vocabulary, tokens beyond the room that is left and whatever stands behind an
+    end-of-sequence token are cut off its draft; of a tree that the target cannot check at once the
+    first branch is drafted.
     Time is taken inside, never around a `yield`. Raises PromptError before the first event;
     an error of the target ends the stream with reason "error" and is raised after it.
     """
@@ -64,12 +65,13 @@ def decode(
     check_prompt(len(ids), target.context_limit)
     ends = ends or Ends(start.eos, settings.stop, settings.max_new_tokens)
     yield start
-    yield from _Lane(start.lane, target, lookup, text, settings, ends, clock).run(ids, parts)
+    yield from _Lane(start, target, lookup, text, settings, ends, clock).run(ids, parts)
 
 
 class _Lane:
-    def __init__(self, name, target, lookup, text, settings, ends, clock) -> None:
-        self.name = name
+    def __init__(self, start, target, lookup, text, settings, ends, clock) -> None:
+        self.name: str = start.lane
+        self.eos = frozenset(start.eos)
         self.target: Target = target
         self.lookup: Lookup = lookup
         self.text: Text = text
@@ -200,6 +202,9 @@ class _Lane:
             if not 0 <= token < self.target.vocabulary:
                 tokens = tokens[:place]
                 break
+            if token in self.eos:
+                tokens = tokens[: place + 1]
+                break
         return replace(draft, tokens=tokens) if tokens else Draft(gain=draft.gain)
 
     def tree(self, draft: Draft, longest: int) -> Draft:
@@ -209,6 +214,7 @@ class _Lane:
             lambda node, depth: node < most
             and depth <= longest
             and 0 <= draft.tokens[node] < self.target.vocabulary
+            and (depth == 1 or draft.tokens[draft.parents[node]] not in self.eos)
         )
         if not getattr(self.target, "trees", False):
             return draft.chain(0)

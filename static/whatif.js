@@ -16,9 +16,12 @@
 
   // The passes after the prefill, had the run used `settings`: {first, match, drafted, accepted,
   // kept}, in tokens; `first` is the output position of the first kept one. A pass that drafted a
-  // tree has it and the nodes of it that stood: {tree: {tokens, parents, branches}, path}.
-  function replay(grams, settings, contextLimit = null) {
+  // tree has it and the nodes of it that stood: {tree: {tokens, parents, branches}, path}. Of the
+  // lane's start it asks where the context and an answer end.
+  function replay(grams, settings, start = {}) {
     const { output, border, promptEnd } = grams;
+    const contextLimit = Number.isSafeInteger(start.context_limit) ? start.context_limit : null;
+    const eos = new Set(start.eos);
     const lookup = new lookups[settings.policy](grams, settings);
     const passes = [];
     const adaptive = isAdaptive(settings) ? new Adaptive(grams, settings.pass_seconds) : null;
@@ -31,8 +34,8 @@
       const found = longest < 1 ? null : lookup.find(first - 1);
       const tree = found && several ? grow(grams, settings, lookup, found, first, longest) : null;
       const pass = tree
-        ? treePass(grams, tree, first, Math.min(Math.max(NODES, longest), room - 1), adaptive)
-        : chainPass(grams, settings, found, first, longest, adaptive);
+        ? treePass(grams, tree, first, Math.min(Math.max(NODES, longest), room - 1), adaptive, eos)
+        : chainPass(grams, settings, found, first, longest, adaptive, eos);
       passes.push(pass);
       lookup.keep(first, pass.kept);
       first += pass.kept;
@@ -47,7 +50,7 @@
     return Math.min(longest, sourceOf(grams, match, first).period);
   }
 
-  function chainPass(grams, settings, match, first, longest, adaptive) {
+  function chainPass(grams, settings, match, first, longest, adaptive, eos) {
     const { output, text } = grams;
     let drafted = 0;
     let accepted = 0;
@@ -58,9 +61,10 @@
       while (accepted < most && text[begin + (accepted % period)] === output[first + accepted]) accepted += 1;
       if (adaptive) {
         drafted = adaptive.length({ first, match, drafted, agreed: accepted });
-        accepted = Math.min(accepted, drafted);
         if (drafted === 0) match = null;
       }
+      for (let i = 0; i < drafted; i++) if (eos.has(text[begin + (i % period)])) drafted = i + 1;
+      accepted = Math.min(accepted, drafted);
     }
     return { first, match, drafted, accepted, kept: Math.min(accepted + 1, output.length - first) };
   }
@@ -85,20 +89,26 @@
     return growing.branches.length > 1 ? growing : null;
   }
 
-  function treePass({ output }, grown, first, most, adaptive) {
+  function treePass({ output }, grown, first, most, adaptive, eos) {
     const following = output.slice(first, first + NODES);
     let tree = grown;
     if (adaptive) {
       const nodes = adaptive.nodes({ first, ...grown, path: walk(grown, following) });
       tree = only(tree, (node) => nodes.has(node));
     }
-    if (tree) tree = only(tree, (node) => node < most);
+    if (tree) tree = beforeEnds(tree, most, eos);
     if (!tree) return { first, match: null, drafted: 0, accepted: 0, kept: 1 };
     const { tokens, parents, branches } = tree;
     const path = walk(tree, following);
     const pass = { first, drafted: tokens.length, accepted: path.length, kept: Math.min(path.length + 1, output.length - first) };
     if (isChain(parents)) return { ...pass, match: branches.at(-1).match };
     return { ...pass, match: keptBranch(tree, path).match, tree, path };
+  }
+
+  // The first nodes of the tree, of which none stands behind an end-of-sequence token.
+  function beforeEnds(tree, most, eos) {
+    const { tokens, parents } = tree;
+    return only(tree, (node) => node < most && !(parents[node] >= 0 && eos.has(tokens[parents[node]])));
   }
 
   // The draft of a replayed pass, token by token; the nodes of a tree.

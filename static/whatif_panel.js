@@ -64,7 +64,6 @@
       this.grams = Grams.of(lookup);
       this.costs = new Costs(lookup, plain);
       this.recorded = settingsOf(lookup);
-      this.limit = Number.isSafeInteger(lookup.start.context_limit) ? lookup.start.context_limit : null;
       // The costs that drafts can be cut by: those of the run, else those its passes show.
       const { pass_seconds } = this.recorded;
       this.passSeconds = pass_seconds.length ? pass_seconds : areCosts(this.costs.measured) ? this.costs.measured : [];
@@ -118,7 +117,7 @@
     }
 
     #replayed(settings) {
-      const passes = replay(this.grams, settings, this.limit);
+      const passes = replay(this.grams, settings, this.lookup.start);
       const sums = countReplay(passes);
       // In strict mode every pass has room for the longest draft.
       const { k, fixed_width } = this.recorded;

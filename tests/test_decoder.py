@@ -29,6 +29,7 @@ def check(run, lookup=None, honest=True):
             remaining = run.settings.max_new_tokens - (len(context) - len(run.prompt))
             if isinstance(event, Pass):
                 assert len(event.draft) <= min(run.settings.k, remaining - 1)
+                assert not set(event.draft[:-1]) & set(run.eos)  # nothing can stand behind one
                 assert target.forwards[-1] == event.width == 1 + len(event.draft)
                 rejected = event.accepted < len(event.draft) and event.bonus is not None
                 assert bool(event.wanted) is rejected

@@ -79,6 +79,9 @@ def check(run, lookup, **target):
             assert target.forwards[-1] == event.width == 1 + len(event.draft)
             assert len(event.draft) <= max(tree.NODES, depth)
             assert not event.parents or not tree.is_chain(event.parents)
+            parents = event.parents or range(-1, len(event.draft) - 1)
+            followed = {event.draft[parent] for parent in parents if parent >= 0}
+            assert not followed & set(run.eos)  # nothing can stand behind an end
             assert bool(event.wanted) is (event.bonus is not None and bool(event.refused))
         context += getattr(event, "kept", [])
         if event.type != "start":

@@ -22,7 +22,7 @@ REPLAY = """
   return {
     rates: [1, 2, 3, 5].map(n => pldLens.textCopyRate(grams, n)),
     runs: settings.map(changed => pldLens
-      .replay(grams, { ...pldLens.settingsOf(lookup), ...changed }, lookup.start.context_limit ?? null)
+      .replay(grams, { ...pldLens.settingsOf(lookup), ...changed }, lookup.start)
       .map(pass => [
         pass.match && [pass.match.start, pass.match.n, pass.match.region, pass.match.alternatives],
         pldLens.draftOf(grams, pass), pass.accepted, pass.kept, pass.tree?.parents ?? [], pass.path ?? [],
@@ -90,9 +90,10 @@ def random_run(chance: random.Random) -> Iterator[str]:
     limit = chance.choice([None, len(given) + len(output) + chance.randint(0, 5)])
     settings = {"max_new_tokens": len(output) + chance.choice([0, 1, 5, 100])}
     reference = prompt(tokens(1, 20)) if chance.random() < 0.5 else None
+    eos = chance.choice([[], [0], [1, 2]])
     yield dumps(
         Start("pld", "random", "0", "cpu", "float32", {}, settings, prompt(given),
-              context_limit=limit, reference=reference)
+              eos=eos, context_limit=limit, reference=reference)
     )  # fmt: skip
     yield dumps(Prefill("pld", 0.1, output[:1], ["x"]))
     for index, token in enumerate(output[1:], 2):
