@@ -30,7 +30,7 @@ from pld_core.lookup import POLICIES
 from pld_core.models.errors import ModelError
 from pld_core.models.loading import DTYPES, load
 from pld_core.replay import what_if
-from pld_core.settings import Settings
+from pld_core.settings import Settings, SettingsError
 from pld_core.trace import Trace, TraceError, read
 
 DEFAULT = Settings()
@@ -49,7 +49,7 @@ def main(arguments: list[str] | None = None) -> None:
     runs = options.runs or sorted((ROOT / "static" / "examples").glob("*.ndjson"))
     names = options.by or ["float32"]
     try:
-        traces = [lane for run in runs for lane in lookup_lanes(run)]
+        traces = [recorded(run) for run in runs]
         costs = {name: cost(name) for name in names}
     except (OSError, UnicodeDecodeError, ValueError, ModelError) as error:
         parser.error(str(error))
@@ -59,8 +59,8 @@ def main(arguments: list[str] | None = None) -> None:
     lines = [
         f"{len(traces)} runs, {sum(len(trace.ids) for trace in traces):,} tokens",
         "",
-        f"| settings | {' | '.join(names)} |",
-        f"|---|{'---|' * len(names)}",
+        f"| settings | {' | '.join(costs)} |",
+        f"|---|{'---|' * len(costs)}",
     ]
     for label, settings in variants.items():
         cells = []
@@ -112,13 +112,17 @@ def cost(name: str) -> PassCost:
         ) from None
 
 
-def lookup_lanes(path: Path) -> list[Trace]:
-    """The lanes of a recorded run that were decoded with a lookup. Raises ValueError."""
+def recorded(path: Path) -> Trace:
+    """The lane of a run that was decoded with a lookup. Raises ValueError, one sentence."""
     try:
-        found = read(path.read_text(encoding="utf-8").splitlines())
-    except TraceError as error:
+        trace = read(path.read_text(encoding="utf-8").splitlines()).get("pld")
+        if trace is not None:
+            Settings.from_json(trace.start.settings)
+    except (TraceError, SettingsError) as error:
         raise ValueError(f"{path}: {error}") from None
-    return [trace for name, trace in found.items() if name != "plain" and len(trace.ids) > 1]
+    if trace is None or len(trace.ids) < 2:
+        raise ValueError(f"{path} holds no run with a lookup and more than one token.")
+    return trace
 
 
 if __name__ == "__main__":

@@ -79,7 +79,7 @@ class Chooser:
     ) -> ChosenScores:
         """logits [W, V]; ids: the whole context up to and with the W forwarded tokens, of which
         the last W - 1 are the nodes of a tree where there are `parents`."""
-        logits = logits.float()  # exact, and on a CPU bfloat16 is searched five times slower
+        logits = logits.float()
         if self.takes_the_largest:
             ranking = Ranking(logits)
             return ChosenScores(logits, ranking.argmax().tolist(), ranking, ranking)
@@ -163,7 +163,8 @@ class ChosenScores:
     def favourites(self, row: int, count: int) -> list[tuple[int, float]]:
         ranking = _ranking(self._processed, slice(row, row + 1))
         scores, tokens = ranking.top(count)
-        probabilities = (scores - ranking.rows.logsumexp(-1, keepdim=True)).exp()
+        best = scores[:, :1]  # taken off before it is too large for what is taken off it
+        probabilities = (scores - best).exp() / (ranking.rows - best).exp().sum(-1, keepdim=True)
         pairs = zip(tokens[0].tolist(), probabilities[0].tolist())
         return [(token, probability) for token, probability in pairs if probability > 0]
 

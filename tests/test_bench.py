@@ -149,6 +149,20 @@ def test_nobody_answers_while_a_server_still_keeps_the_machine_busy(tmp_path, mo
     assert happened == ours + server + ["broken", 0.5] + server + ours * 2 + server * 2 + ours
 
 
+def test_what_was_measured_is_kept_when_somebody_stops_the_wait_for_a_quiet_machine(
+    tmp_path, monkeypatch
+):
+    def stop(seconds):
+        if len(list(records.of(ROWS[:1], ["server"], 1))):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("pld_core.bench.measure.sleep", stop)
+    records = Records(tmp_path / "r.jsonl", {})
+    with pytest.raises(KeyboardInterrupt):
+        measure([Engine("server", lambda row: run(), rest=1.5)], ROWS[:1], 3, records, bar())
+    assert Records(tmp_path / "r.jsonl", {}).has(ROWS[0], "server", 1)
+
+
 def test_a_row_that_fails_is_one_sentence_and_the_rest_goes_on(tmp_path):
     def broken(row):
         if row is ROWS[1]:

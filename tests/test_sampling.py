@@ -611,6 +611,16 @@ def test_a_tiny_temperature_chooses_the_best_token_whatever_the_size_of_the_logi
     assert all(map(math.isfinite, [*scores.kept(1)[0], *scores.kept(1)[1]]))
 
 
+@pytest.mark.parametrize("temperature", [0, 1e-8, 1e-5, 1e-3, 0.01, 1.0, 100.0])
+def test_the_favourites_have_the_probabilities_of_the_softmax(temperature):
+    logits = torch.tensor([[20.0, 20.0, 3.0, 1.0, -math.inf]])
+    scores = Chooser(settings_of(dict(temperature=temperature)), 1, [], CPU).scores(logits, [0])
+    shown = dict(scores.favourites(0, 5))
+    right = (logits[0] / (temperature or 1)).softmax(-1).tolist()
+    assert shown == pytest.approx({token: p for token, p in enumerate(right) if p > 0}, abs=1e-6)
+    assert shown[scores.choices[0]] == pytest.approx(scores.kept(1)[0][0], abs=1e-6)
+
+
 def test_temperature_100_draws_evenly():
     logits = torch.tensor([[3.0, 0.0, -3.0]])
     drawn = Counter(

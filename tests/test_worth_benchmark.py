@@ -21,7 +21,7 @@ def worth() -> dict:
 
 @pytest.fixture(scope="module")
 def traces(worth) -> list:
-    return worth["lookup_lanes"](EXAMPLES / "rename-in-code.ndjson")
+    return [worth["recorded"](EXAMPLES / "rename-in-code.ndjson")]
 
 
 def test_where_every_width_costs_the_same_the_speed_is_in_the_passes(worth, traces) -> None:
@@ -68,3 +68,22 @@ def test_what_cannot_be_replayed_is_said(worth, asked, said, capsys) -> None:
     with pytest.raises(SystemExit):
         worth["main"](asked)
     assert said in capsys.readouterr().err
+
+
+def test_a_run_that_holds_nothing_to_replay_is_said(worth, tmp_path, capsys) -> None:
+    lines = (EXAMPLES / "rename-in-code.ndjson").read_text("utf-8").splitlines()
+    plain = [line for line in lines if '"lane":"plain"' in line]
+    wrong = [line.replace('"max_new_tokens":', '"max_new_tokens":-') for line in lines]
+    for name, kept, why in (("plain", plain, "no run with a lookup"), ("wrong", wrong, "token")):
+        path = tmp_path / f"{name}.ndjson"
+        path.write_text("\n".join(kept), "utf-8")
+        with pytest.raises(SystemExit):
+            worth["main"]([str(path), "--by", "1:10,16:11"])
+        said = capsys.readouterr().err.splitlines()[-1]
+        assert str(path) in said and why in said
+
+
+def test_the_same_cost_twice_is_one_column(worth, capsys) -> None:
+    worth["main"]([str(EXAMPLES / "quote-the-text.ndjson"), *["--by", "1:10,16:11"] * 2])
+    head, *_ = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| set")]
+    assert head == "| settings | 1:10,16:11 |"

@@ -62,10 +62,10 @@ def _step(engine: Engine, row: Row, turn: int, records: Records, bar: Progress) 
         why = str(error)
     except Exception as error:  # an engine is somebody else's code, and the others go on
         why = f"The engine failed ({type(error).__name__})."
-    sleep(engine.rest)
-    bar.end(engine.name)
     if why:
         records.fail(row, engine.name, why)
     elif turn:
         records.add(row, engine.name, turn, run.to_json())
+    sleep(engine.rest)
+    bar.end(engine.name)
     return not why

@@ -133,7 +133,6 @@ class Layers(torch.nn.Module):
         """x [W, hidden] at positions from `begin`, whose keys and values it writes; attention
         reads the cache's first `span`, see FusedCache. cos and sin: see FusedNetwork.rotation;
         mask and alike: see attention."""
-        end = begin + len(x)
         for place, layer in enumerate(self.layers):
             qkv = layer.project(x)
             qk = qkv.narrow(1, 0, self.heads + self.kv_heads)
@@ -256,7 +255,7 @@ def attention(
 
     alike: all rows are rounded alike and at most so many scores are held at once. Otherwise it is
     torch's own attention, for keys and values in float32. On a CPU that is the quicker one, but
-    it takes rows by 32 and rounds one that is left over in another way.
+    it takes rows by blocks and rounds one or two that are left over in another way.
     """
     width, heads, size = q.shape
     kv_heads = len(keys)
