@@ -30,8 +30,8 @@ from pld_core.lookup import POLICIES
 from pld_core.models.errors import ModelError
 from pld_core.models.loading import DTYPES, load
 from pld_core.replay import what_if
-from pld_core.settings import Settings, SettingsError
-from pld_core.trace import Trace, TraceError, read
+from pld_core.settings import Settings
+from pld_core.trace import Trace, read
 
 DEFAULT = Settings()
 
@@ -51,7 +51,7 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         traces = [recorded(run) for run in runs]
         costs = {name: cost(name) for name in names}
-    except (OSError, UnicodeDecodeError, ValueError, ModelError) as error:
+    except (OSError, ValueError, ModelError) as error:
         parser.error(str(error))
     variants = dict(variations())
     bar = Progress(sys.stderr)
@@ -102,7 +102,7 @@ def cost(name: str) -> PassCost:
     """Measured for a type of the embedded model, or as the name says. Raises ValueError, one
     sentence."""
     if name in DTYPES:
-        return PassCost(tuple(load(device="cpu", dtype=name).measure_passes()))
+        return PassCost(load(device="cpu", dtype=name).measure_passes())
     try:
         pairs = [pair.split(":") for pair in name.split(",")]
         return PassCost(tuple((int(width), float(ms) / 1e3) for width, ms in pairs))
@@ -118,7 +118,7 @@ def recorded(path: Path) -> Trace:
         trace = read(path.read_text(encoding="utf-8").splitlines()).get("pld")
         if trace is not None:
             Settings.from_json(trace.start.settings)
-    except (TraceError, SettingsError) as error:
+    except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
     if trace is None or len(trace.ids) < 2:
         raise ValueError(f"{path} holds no run with a lookup and more than one token.")

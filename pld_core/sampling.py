@@ -163,7 +163,7 @@ class ChosenScores:
     def favourites(self, row: int, count: int) -> list[tuple[int, float]]:
         ranking = _ranking(self._processed, slice(row, row + 1))
         scores, tokens = ranking.top(count)
-        best = scores[:, :1]  # taken off before it is too large for what is taken off it
+        best = scores[:, :1]  # differences to it are exact where the scores are large
         probabilities = (scores - best).exp() / (ranking.rows - best).exp().sum(-1, keepdim=True)
         pairs = zip(tokens[0].tolist(), probabilities[0].tolist())
         return [(token, probability) for token, probability in pairs if probability > 0]

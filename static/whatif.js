@@ -18,7 +18,7 @@
   // kept}, in tokens; `first` is the output position of the first kept one. A pass that drafted a
   // tree has it and the nodes of it that stood: {tree: {tokens, parents, branches}, path}. Of the
   // lane's start it asks where the context and an answer end.
-  function replay(grams, settings, start = {}) {
+  function replay(grams, settings, start) {
     const { output, border, promptEnd } = grams;
     const contextLimit = Number.isSafeInteger(start.context_limit) ? start.context_limit : null;
     const eos = new Set(start.eos);
